@@ -22,8 +22,8 @@ SEED ?= 2
 MINUTES ?= 30
 NIGHTS ?= 30
 PYTHONS ?= $(PYTHON)
-UPGRADE_FROM ?= f530a9f
-LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/recompute/test_drawn_topologies.py \
+UPGRADE_FROM ?= 5fe5348
+LAWS := tests/unit/engine/test_topologies_are_the_interpreter.py tests/spark/recompute/test_drawn_topologies.py \
 	tests/spark/recompute/test_drawn_stretches.py tests/spark/recompute/test_shop_stretches.py \
 	tests/spark/audit/test_erasure_of_state.py
 PARTS := unit spark integration airflow chaos faults browser
@@ -34,13 +34,13 @@ SELECT ?= not thorough
 RUN_broker := tests/chaos tests/integration tests/faults
 RUN_audit := tests/spark/audit
 RUN_airflow := tests/airflow tests/browser
-RUN_recompute := tests/spark/recompute tests/spark/engine tests/spark/local tests/spark/serve
-RUN_unit := tests/unit --ignore tests/unit/spark
-RUN_engines := tests/unit/spark
+RUN_recompute := tests/spark/recompute tests/spark/engine tests/spark/profile tests/spark/serve
+RUN_unit := tests/unit --ignore tests/unit/engine
+RUN_engines := tests/unit/engine
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test test-all $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults wake shop errors house lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test test-all $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults wake shop shop-demo conformance errors pictures house lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -98,10 +98,13 @@ down: setup ## stop everything `make up` started
 	@recount down $(ARGS)
 
 play: setup ## after `make up`: run every stream of the shop, and send records to it until Ctrl-C (ARGS: --rate 100, --minutes 30, --seed 20)
-	@recount play $(ARGS)
+	@python -m examples.shop play $(ARGS)
 
-demo: setup ## the whole chain on a generated flow (ARGS: --all, --keep, --secure, --inject duplicate|loss|alter|extra)
+demo: setup ## the whole chain on a generated flow (ARGS: --keep, --secure, --inject duplicate|loss|alter|extra)
 	@recount demo $(ARGS)
+
+shop-demo: setup ## two nights of every stream of the shop in a real Airflow, with known numbers planted (ARGS: --keep, --secure)
+	@python -m examples.shop demo $(ARGS)
 
 # ---- checks
 
@@ -167,6 +170,9 @@ city-nights: setup ## fifty nights of three streams: no audit may raise an alarm
 acls: setup ## each kind of ACL dropped in turn from a chain on a secured broker: it must stop with one clear error (ARGS: audit, Describe, ...)
 	@python -m tests.acls $(ARGS)
 
+conformance: setup ## cases of Kafka Streams' own tests (DIR: the folder of case files; ARGS: --engine spark, --case ID)
+	@python -m tests.conformance $(DIR) $(ARGS)
+
 lies: setup ## every stream of the shop audited, then lied about: each lie must be found (ARGS: --streams NAME..., --publish)
 	@python -m tests.lies $(ARGS)
 
@@ -189,13 +195,17 @@ browser:
 	    { timeout 120 apt-get update -qq >/dev/null 2>&1 && timeout 300 apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1; }; }; } || \
 	echo "no chromium: tests/browser will fail; install it (Debian: apt-get install chromium)"
 
+pictures: setup browser ## the pictures of README, of a demo that runs (make demo ARGS=--keep)
+	@python -m tests.pictures
+
 house: setup ## how large the house is: modules, lines, names that occur twice (ARGS: --lower)
 	@python -m tests.house $(ARGS)
 
-lint: setup ## ruff, ruff format --check, mypy --strict, the limits of `make house`, licences and known vulnerabilities
+lint: setup ## ruff, ruff format --check, mypy --strict, which folder imports which, the limits of `make house`, licences and known vulnerabilities
 	@ruff check .
 	@ruff format --check .
-	@mypy include
+	@mypy include examples
+	@lint-imports --no-logo --no-cache >.cache/import-linter.txt || { cat .cache/import-linter.txt; exit 1; }
 	@python -m tests.house
 	@python -m tests.packages
 

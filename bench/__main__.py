@@ -22,7 +22,7 @@ from bench.results import Results
 from bench.running import Bench
 from bench.session import Session
 from bench.table import tables
-from recount.core.errors import Terminal
+from recount.runtime.errors import Terminal
 
 
 class Part(StrEnum):

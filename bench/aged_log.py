@@ -21,11 +21,10 @@ import typer
 from bench.report import Place, Report
 from bench.session import machine
 from bench.table import Rows
-from recount.core.ledger import BatchProof, PartitionProof
-from recount.core.tables import Tables
-from recount.spark.compaction import Compaction
-from recount.spark.delta_table import DELTA_LOG_KEPT_MS, AppendOnlyTable
-from recount.spark.ledger_table import LedgerTable
+from recount.engine.commit.delta_table import DELTA_LOG_KEPT_MS, AppendOnlyTable, LedgerTable
+from recount.engine.upkeep.trimming import Compaction
+from recount.tables.ledger import BatchProof, PartitionProof
+from recount.tables.places import Tables
 
 _SCHEMA = {"key": pl.String(), "batch": pl.Int64()}
 _STREAM = "aged"

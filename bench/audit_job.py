@@ -19,19 +19,19 @@ from bench.jobs import AUDITED_JOBS, ORDERS_WITH_PAYMENTS, orders_topic
 from bench.payments import payments_of
 from bench.structured_streaming import BATCH_JOBS, PAYMENT, decoded
 from recount.audit.audit_session import OF_AN_AUDIT, java_options_for
-from recount.audit.expectations import FAILED, validate
-from recount.audit.findings import Findings, Interval
-from recount.audit.ledger import Ledger
-from recount.audit.nightly import audited
-from recount.audit.store import AuditStore
-from recount.core.archive import Archive
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.core.topology import Topology
-from recount.kafka.scanning import SCAN_OPTIONS
-from recount.sessions import spark_session
-from recount.spark.archive import ArchiveWork
-from recount.spark.runner import RunOptions, StreamRunner
+from recount.audit.carry.store import AuditStore
+from recount.audit.cut.audited_ledger import Ledger
+from recount.audit.expectations.validation import FAILED, validate
+from recount.audit.findings.finding_register import Findings, Interval
+from recount.audit.night import audited
+from recount.declare.groups import Archive
+from recount.declare.topology import Topology
+from recount.engine.driver.runner import RunOptions, StreamRunner
+from recount.engine.upkeep.archive_stream import ArchiveWork
+from recount.kafka.spark_source import SCAN_OPTIONS
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
+from recount.tables.spark_session import spark_session
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from bench.jobs import REVENUE_BY_REGION, Job
 from bench.process_tree import ProcessTree
 from bench.results import AuditCost
 from bench.running import Run
-from recount.core.errors import Terminal
+from recount.runtime.errors import Terminal
 
 AGGREGATION, AUDIT, ARCHIVE, SECOND_NIGHT = "aggregation", "audit", "archive", "second-night"
 EXPECTATIONS = "expectations"

@@ -13,15 +13,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from bench.jobs import orders_topic
-from recount.core.topics import Topic
+from recount.declare.topics import Topic
 from recount.kafka.connection import Connection
-from recount.kafka.declared import dead_letter_topic
-from recount.kafka.platform import platform_topics
-from recount.kafka.topics import apply, plan
-from recount.local.daemon import recorded
-from recount.local.home import Home
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.kafka.topic_drift import dead_letter_topic, platform_topics
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.profile.daemon import recorded
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.project import Project
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ from typing import Final, Literal
 
 from bench.jobs import GRACE, GRACE_MS
 from bench.quix_environment import quix_python
-from recount.core.durations import milliseconds
-from recount.core.errors import Terminal
-from recount.core.tables import Tables
-from recount.local.project import Project
+from recount.profile.project import Project
+from recount.runtime.errors import Terminal
+from recount.runtime.times import milliseconds
+from recount.tables.places import Tables
 
 LONG_GRACE = "3 h"
 LONG_GRACE_MS = milliseconds(LONG_GRACE)

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from bench.checkpoint_times import processing_span_ms
 from bench.jobs import AUDITED_JOBS
-from recount.core.settings import Settings
-from recount.sessions import spark_session
+from recount.runtime.settings import Settings
+from recount.tables.spark_session import spark_session
 
 Arguments = Mapping[str, str]
 RunJob = Callable[[SparkSession, Settings, Arguments, str], Path]

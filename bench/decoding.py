@@ -21,11 +21,11 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 
 from bench.report import Place, Report
 from bench.table import Rows
-from recount.codec.avro_decoder import AvroDecoder
-from recount.codec.decoder import ValueDecoder
-from recount.codec.protobuf_decoder import ProtobufDecoder
-from recount.codec.protobuf_schemas import writer_message
-from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, RecordSchema, decimal
+from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, RecordSchema, decimal
+from recount.formats.json_values import ValueDecoder
+from recount.formats.protobuf_resolution import ProtobufDecoder
+from recount.formats.protobuf_schemas import writer_message
+from recount.formats.registry_decoders import AvroDecoder
 from recount.recompute.parsing import Parser
 from recount.recompute.registry_parsing import AvroParser, ProtobufParser
 

@@ -14,11 +14,11 @@ from bench.cluster import Cluster
 from bench.jobs import Job
 from bench.running import Program
 from recount.kafka.connection import Connection
-from recount.local import daemon
-from recount.local.home import Home
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.local.spark import EmbeddedSpark
+from recount.profile import daemon
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.project import Project
+from recount.profile.spark_cluster import EmbeddedSpark
 
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
 _WORKER_HEAP = "1g"

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Producer
 
-from recount.core.durations import milliseconds
+from recount.runtime.times import milliseconds
 
 PARTITIONS = 4
 REGIONS = ("EU", "US", "APAC", "LATAM", "MEA", "ANZ", None)

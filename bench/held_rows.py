@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from recount.spark.operators.keyed_rows import KeyedRows
+from recount.engine.state.keyed_rows import KeyedRows
 
 _TYPES = (pl.Int64(), pl.String(), pl.String(), pl.Float64())
 _SCHEMA: dict[str, pl.DataType] = dict(zip(("number", "key", "text", "amount"), _TYPES, strict=True))

@@ -15,14 +15,14 @@ from bench.flow import Flow
 from bench.payments import payments_of
 from bench.routes import BY_REGION, ONE_TOPIC, Routes
 from bench.sessions import in_ended_sessions
-from recount.core.aggregates import count, total
-from recount.core.durations import milliseconds
-from recount.core.expressions import coalesce, col
-from recount.core.nodes import Sink
-from recount.core.schema import STRING, RecordSchema, decimal
-from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import session, tumbling
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import coalesce, col
+from recount.declare.operators.nodes import Sink
+from recount.declare.schema import STRING, RecordSchema, decimal
+from recount.declare.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import session, tumbling
+from recount.runtime.times import milliseconds
 
 GRACE = "60 s"
 GRACE_MS = milliseconds(GRACE)

@@ -19,10 +19,9 @@ from bench.report import Place, Report
 from bench.running import Program
 from bench.session import machine
 from bench.table import Rows
-from recount.core.durations import milliseconds
-from recount.core.topics import Topic
-from recount.kafka.declared import dead_letter_topic
-from recount.kafka.platform import platform_topics
+from recount.declare.topics import Topic
+from recount.kafka.topic_drift import dead_letter_topic, platform_topics
+from recount.runtime.times import milliseconds
 
 KEYS = 3
 LIMIT_BYTES = 1_500 * 2**20

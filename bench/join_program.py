@@ -11,14 +11,14 @@ import sys
 from pyspark.sql import SparkSession
 
 from bench.contending import parsed, say, settings_of
-from recount.audit.nightly import audited
-from recount.core.flow import stream
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
-from recount.core.topology import Topology
-from recount.sessions import session_configuration
-from recount.spark.commands import work_of
-from recount.spark.runner import RunOptions, StreamRunner
+from recount.audit.night import audited
+from recount.declare.flow import stream
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.declare.topology import Topology
+from recount.engine.driver.runner import RunOptions, StreamRunner
+from recount.engine.driver.stream_command import work_of
+from recount.tables.spark_session import session_configuration
 
 NAME = "near-in-time"
 WITHIN = "5 s"

@@ -14,7 +14,7 @@ from bench.flow import REGIONS, append, order
 from bench.results import Latency
 from bench.results_topic import VisibleResults
 from bench.running import Run
-from recount.core.errors import Transient
+from recount.runtime.errors import Transient
 
 Seconds = npt.NDArray[np.float64]
 

@@ -31,22 +31,20 @@ from bench.report import Place, Report
 from bench.running import Bench, Run
 from bench.session import machine
 from bench.table import Rows
-from recount.core.aggregates import count
-from recount.core.durations import milliseconds
-from recount.core.tables import Tables
-from recount.core.topology import Topology, stream
-from recount.core.windows import SessionWindows, TimeWindows, session, tumbling
+from recount.advise.lens.engine_clocks import KAFKA_STREAMS, running_maxima
+from recount.advise.lens.engine_clocks import STRUCTURED_STREAMING as STRUCTURED
+from recount.advise.lens.lens_answer import Between, LensAnswer
+from recount.advise.lens.lens_log import records_of
+from recount.advise.lens.lens_stretch import Longs, Modelled, Stretch, stretch_of
+from recount.advise.lens.looking import looked_at
+from recount.declare.aggregates import count
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import SessionWindows, TimeWindows, session, tumbling
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import log_ranges, messages, partitions_of
-from recount.lens.differing_results import Between
-from recount.lens.engine_clocks import KAFKA_STREAMS, running_maxima
-from recount.lens.engine_clocks import STRUCTURED_STREAMING as STRUCTURED
-from recount.lens.lens_answer import LensAnswer
-from recount.lens.looking import looked_at
-from recount.lens.modelled import Modelled
-from recount.lens.raw_log_reading import records_of
-from recount.lens.stretch import Longs, Stretch, stretch_of
-from recount.proofs import Proofs
+from recount.runtime.times import milliseconds
+from recount.tables.batch_proofs import Proofs
+from recount.tables.places import Tables
 
 NAME = "lens"
 PER_SECOND = 100

@@ -8,7 +8,7 @@ import numpy as np
 from confluent_kafka import Producer
 
 from bench.flow import REGIONS, append, order
-from recount.core.durations import milliseconds
+from recount.runtime.times import milliseconds
 
 _START_MS = 1_767_225_600_000  # 2026-01-01, the edge of a window
 _PART = 1_000_000

@@ -9,7 +9,7 @@ import numpy as np
 from confluent_kafka import Producer
 
 from bench.flow import Flow, Longs, send
-from recount.core.durations import milliseconds
+from recount.runtime.times import milliseconds
 
 METHODS = ("card", "bank", "cash")
 _UNPAID_EVERY = 10

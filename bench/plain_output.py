@@ -8,9 +8,9 @@ from typing import Any
 
 from confluent_kafka import TopicPartition
 
+from recount.engine.exchange.work import Attempt, Processor, Work
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection
 from recount.kafka.transaction import KafkaRecord, Offsets
-from recount.spark.work import Attempt, Processor, Work
 
 
 class PlainOutput:

@@ -28,7 +28,7 @@ from bench.jobs import (
     Job,
 )
 from bench.payments import PaidOrders
-from recount.core.durations import milliseconds
+from recount.runtime.times import milliseconds
 
 ORDERS, LAGGING, ENDING, PAID = "orders", "orders-lagging", "orders-ending", "orders-paid"
 SHORT, SHORT_RECORDS, SHORT_WARM_UP_RECORDS = "orders-short", 100_000, 20_000

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recount.core.errors import Terminal
-from recount.local.project import Project
+from recount.profile.project import Project
+from recount.runtime.errors import Terminal
 
 
 def build_quix_streams(project: Project) -> None:

@@ -17,7 +17,7 @@ from quixstreams.dataframe.windows import Count, Sum
 from quixstreams.models import Topic
 
 from bench.routes import BY_REGION
-from recount.core.durations import milliseconds
+from recount.runtime.times import milliseconds
 
 Value = dict[str, Any]
 _RE_KEYED = ("revenue-by-region",)

@@ -11,10 +11,10 @@ from bench.contenders import AT_LEAST_ONCE
 from bench.contending import Arguments, contend
 from bench.jobs import AUDITED_JOBS
 from bench.plain_output import PlainWork
-from recount.core.settings import Settings
+from recount.engine.driver.runner import RunOptions, StreamRunner
+from recount.engine.driver.stream_command import work_of
 from recount.kafka.connection import Connection
-from recount.spark.commands import work_of
-from recount.spark.runner import RunOptions, StreamRunner
+from recount.runtime.settings import Settings
 
 
 def run(session: SparkSession, settings: Settings, arguments: Arguments, prefix: str) -> Path:

@@ -12,7 +12,7 @@ from bench.jobs import GRACE_MS
 from bench.results import Recovery
 from bench.results_topic import VisibleResults
 from bench.running import Run
-from recount.core.errors import Transient
+from recount.runtime.errors import Transient
 
 _LIMIT_S = 1_200.0
 _SETTLED_S = 2.0

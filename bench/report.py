@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from bench.table import Rows
-from recount.local.home import Home
-from recount.local.project import Project
+from recount.profile.home import Home
+from recount.profile.project import Project
 
 _WIDTH = 190  # of the widest table: a log file should not break it
 

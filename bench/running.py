@@ -23,10 +23,10 @@ from bench.jobs import PAID_WITHIN, SESSION_GAP, Job
 from bench.process_tree import ProcessTree, busy_s
 from bench.results import Throughput
 from bench.results_topic import VisibleResults
-from recount.core.durations import milliseconds
-from recount.core.errors import Terminal, Transient
-from recount.local.daemon import end_of
-from recount.local.project import Project
+from recount.profile.daemon import end_of
+from recount.profile.project import Project
+from recount.runtime.errors import Terminal, Transient
+from recount.runtime.times import milliseconds
 
 _LIMIT_S = 600.0
 

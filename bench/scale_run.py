@@ -13,7 +13,7 @@ from bench.jobs import GRACE_MS, REVENUE_BY_REGION
 from bench.processes import cpu_s
 from bench.results_topic import VisibleResults
 from recount.kafka.connection import REQUEST_TIMEOUT_S
-from recount.kafka.platform import CONTROL
+from recount.kafka.topic_drift import CONTROL
 
 JOB = REVENUE_BY_REGION
 

@@ -29,9 +29,9 @@ from bench.report import Place, Report
 from bench.running import Bench, Run
 from bench.session import machine
 from bench.table import Rows
-from recount.core.errors import Terminal, Transient
-from recount.core.settings import Settings
 from recount.kafka.connection import Connection
+from recount.runtime.errors import Terminal, Transient
+from recount.runtime.settings import Settings
 
 NAME = "serve"
 _WARM_UP_RECORDS = 5_000

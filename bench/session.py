@@ -19,7 +19,7 @@ from bench.plan import Plan
 from bench.recovery import measure_recovery, recovery_flow
 from bench.results import Results
 from bench.running import Bench
-from recount.core.errors import RecountError
+from recount.runtime.errors import RecountError
 
 Tell = Callable[[str], None]
 Save = Callable[[Results], None]

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from examples.shop.running_shop import ShopSource
+from examples.shop.shop_records import SHARES, Pace, ShopFlow
 
 from bench.report import Place
 from bench.shop_report import Event, reported
@@ -21,20 +23,16 @@ from bench.shop_samples import ShopSample, ShopSampler
 from recount.airflow.drivers import DriverProcess, log_of, record_of
 from recount.airflow.streams import SMALL_JVM
 from recount.airflow.submission import OF_EVERY_DRIVER
-from recount.core.errors import Transient
-from recount.core.registry import Declarations, declared
+from recount.declare.registry import Declarations, declared
 from recount.kafka.connection import Connection
 from recount.kafka.control import request_run, request_stop, withdraw_stop
-from recount.kafka.declared import all_topics
 from recount.kafka.status import last_epoch
-from recount.kafka.topics import apply, plan
-from recount.local.dag_runs import DagRuns
-from recount.local.home import Home
-from recount.local.profile import Profile
-from recount.play.arrival import Pace
-from recount.play.shop_flow import ShopFlow
-from recount.play.shop_kinds import SHARES
-from recount.play.shop_source import ShopSource
+from recount.kafka.topic_drift import all_topics
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.profile.dag_runs import DagRuns
+from recount.profile.embedded import Profile
+from recount.profile.home import Home
+from recount.runtime.errors import Transient
 
 FAILING, STOPPED = "region-counts", "page-popularity"
 LATE_EVERY, BAD_EVERY = 1_001, 10_007

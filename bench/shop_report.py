@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from examples.shop.shop_records import SHARES
+
 from bench.report import Report
 from bench.session import machine
 from bench.shop_samples import ShopSample
 from bench.table import Rows
-from recount.core.durations import readable
-from recount.core.registry import Declarations
-from recount.play.shop_kinds import SHARES
+from recount.declare.registry import Declarations
+from recount.runtime.times import readable
 
 MOST_MIB, MOST_DRIVERS = 12 * 1_024, 4
 _TEXT = """\

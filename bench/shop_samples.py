@@ -8,14 +8,14 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field
 
 import psutil
+from examples.shop.shop_demo_steps import ShopReading
 
 from bench.processes import cpu_s, footprints
-from recount.core.registry import Declarations
+from recount.declare.registry import Declarations
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus, status_of_group
-from recount.local import daemon
-from recount.local.home import Home
-from recount.play.shop_demo_steps import ShopReading
+from recount.profile import daemon
+from recount.profile.home import Home
 
 _MIB = 1 << 20
 

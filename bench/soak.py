@@ -21,9 +21,9 @@ from bench.running import Program
 from bench.soak_report import reported
 from bench.soak_samples import Figures, Sampler
 from bench.soak_source import SoakSource
-from recount.core.durations import milliseconds, readable
-from recount.core.errors import RecountError
-from recount.spark.delta_table import DELTA_LOG_KEPT_MS
+from recount.engine.commit.delta_table import DELTA_LOG_KEPT_MS
+from recount.runtime.errors import RecountError
+from recount.runtime.times import milliseconds, readable
 
 _TOPIC, _STREAM = "soak-orders", "soak"
 _MAX_OFFSETS = 200_000

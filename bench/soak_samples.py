@@ -13,9 +13,9 @@ import numpy as np
 from bench.batches import Batch
 from bench.deployment import Deployment
 from bench.processes import footprints
-from recount.core.tables import Tables
-from recount.core.topology import Topology
-from recount.spark.estimates.measured import measured
+from recount.advise.estimates.measured import measured
+from recount.declare.topology import Topology
+from recount.tables.places import Tables
 
 GROUPS = MEMORY, OPEN_FILES, BATCH, RECORDS, ROWS, FILES = (
     "memory MiB",

@@ -8,7 +8,7 @@ import time
 from confluent_kafka import Producer
 
 from bench.flow import REGIONS, append, order
-from recount.core.durations import milliseconds
+from recount.runtime.times import milliseconds
 
 _SLOTS_PER_S = 100
 _USERS = 10_000

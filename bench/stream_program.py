@@ -10,12 +10,12 @@ from collections import defaultdict
 
 from bench.contending import Arguments, parsed, say, settings_of
 from bench.jobs import JOBS
-from recount.sessions import spark_session
-from recount.spark.commands import work_of
-from recount.spark.delta_table import DELTA_LOG_KEPT_MS
-from recount.spark.progress import BatchProgress, ProgressListener
-from recount.spark.runner import RunOptions, StreamRunner
-from recount.spark.work import Step
+from recount.engine.commit.delta_table import DELTA_LOG_KEPT_MS
+from recount.engine.driver.runner import RunOptions, StreamRunner
+from recount.engine.driver.stream_command import work_of
+from recount.engine.driver.stream_query import BatchProgress, ProgressListener
+from recount.engine.exchange.work import Step
+from recount.tables.spark_session import spark_session
 
 
 class Teller:

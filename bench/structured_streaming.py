@@ -16,9 +16,9 @@ from bench.contending import Arguments, contend
 from bench.jobs import GRACE, PAID_WITHIN, SESSION_GAP
 from bench.payments import payments_of
 from bench.routes import BY_REGION
-from recount.core.durations import milliseconds
-from recount.core.settings import Settings
-from recount.kafka.scanning import SCAN_OPTIONS
+from recount.kafka.spark_source import SCAN_OPTIONS
+from recount.runtime.settings import Settings
+from recount.runtime.times import milliseconds
 
 _ORDER = "order_id STRING, user_id STRING, region STRING, amount DOUBLE, status STRING"
 PAYMENT = "order_id STRING, method STRING"

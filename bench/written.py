@@ -9,12 +9,12 @@ import polars as pl
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from bench.deployment import Deployment
-from recount.core.errors import Transient
-from recount.core.tables import Tables
-from recount.core.topology import Topology
+from recount.declare.topology import Topology
+from recount.engine.commit.batch import TopologyWork
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection
 from recount.kafka.offsets import partitions_of
-from recount.spark.batch import TopologyWork
+from recount.runtime.errors import Transient
+from recount.tables.places import Tables
 
 _RECORDS: dict[str, pl.DataType] = {
     "partition": pl.Int32(),

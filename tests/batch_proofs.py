@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recount.core.ledger import BatchProof, PartitionProof
+from recount.tables.ledger import BatchProof, PartitionProof
 
 
 def a_proof(batch: int, *partitions: PartitionProof, **said: Any) -> BatchProof:

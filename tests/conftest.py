@@ -18,13 +18,13 @@ import hypothesis
 import pytest
 from tests.lean_spark import lean_spark
 
-from recount.exit_codes import look_seldom
-from recount.local.airflow import EmbeddedAirflow
-from recount.local.home import Home
-from recount.local.kafka import EmbeddedKafka
-from recount.local.order_flow import TOPOLOGIES
-from recount.local.profile import embedded_settings, end_profile
-from recount.local.project import Project
+from recount.profile.embedded import embedded_settings, end_profile
+from recount.profile.embedded_airflow import EmbeddedAirflow
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.order_flow import TOPOLOGIES
+from recount.profile.project import Project
+from recount.runtime.console import look_seldom
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

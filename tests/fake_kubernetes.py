@@ -25,7 +25,7 @@ from uuid import uuid4
 
 import yaml
 
-from recount.local.ports import LOOPBACK
+from recount.profile.daemon import LOOPBACK
 
 ENTRYPOINT = Path(__file__).parents[1] / "docker" / "entrypoint.sh"
 _PLACE = re.compile(

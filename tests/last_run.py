@@ -10,12 +10,12 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from recount.core.durations import roughly
+from recount.runtime.times import roughly
 
 TARGETS = {
     "lint": "style, types, licences, the size of the house",
     "test SELECT=": "all tests, the thorough ones too",
-    "demo ARGS=--all": "every stream of the shop, two nights, a kill, a lie and a backfill",
+    "shop-demo": "every stream of the shop, two nights, a kill, a lie and a backfill",
     "test-dist": "the wheel in an empty folder",
     "test-upgrade": "a project of an earlier release",
     "test-registry": "Avro and Protobuf by a schema registry",

@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 
 import pyspark
 
-from recount.local.project import Project
+from recount.profile.project import Project
 
 SPARK = Path(pyspark.__file__).parent
 LIST = Path(__file__).parents[1] / "docker" / "unused_jars.txt"
@@ -62,7 +62,7 @@ def lean_spark(cache: Path) -> Path:
 
 
 if __name__ == "__main__":
-    from recount.local.class_archive import make_archive
+    from recount.profile.class_archive import make_archive
 
     project = Project.containing(Path(__file__).parent)
     os.environ["SPARK_HOME"] = str(lean_spark(project.jars.parent))

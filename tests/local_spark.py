@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from recount.audit.audit_session import FOR_FEW, JAVA_FOR_FEW
-from recount.sessions import make_fewer_calls, session_configuration
+from recount.tables.spark_session import make_fewer_calls, session_configuration
 
 TINY = FOR_FEW
 """Settings for data so small that planning and compiling would take most of the time, as audits of few records have."""

@@ -19,15 +19,14 @@ from tests.statuses import a_status
 from tests.unit.audit.documents import findings
 
 from recount.airflow import pages
-from recount.airflow.deployed_declarations import Deployment
-from recount.airflow.naming import PAGES, audit_dag, backfill_dag, night_dag, stream_dag
-from recount.airflow.runs_by_hand import DagState
-from recount.audit.expectation_outcomes import outcome_of
-from recount.core.registry import Declarations, declared
-from recount.core.settings import Settings
-from recount.kafka.status import StreamStatus
-from recount.kafka.status_history import SPAN_MS, STEP_MS, Sample
-from recount.web.broker_watch import BrokersSay
+from recount.airflow.deployed import Deployment
+from recount.airflow.links import PAGES, audit_dag, backfill_dag, night_dag, stream_dag
+from recount.airflow.page_orders import DagState
+from recount.audit.certificate.certificate_files import outcome_of
+from recount.declare.registry import Declarations, declared
+from recount.kafka.status import SPAN_MS, STEP_MS, Sample, StreamStatus
+from recount.pages.broker_watch import BrokersSay
+from recount.runtime.settings import Settings
 
 NOW_MS = 1_795_600_000_000
 ALICE = SimpleAuthManagerUser(username="alice", role="admin")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from recount.core.nodes import Source
-from recount.recompute.graph.sources import FieldsOfTopic
+from recount.declare.operators.nodes import Source
+from recount.recompute.operators.log_sources import FieldsOfTopic
 
 
 def whole_topic(source: Source, *, needs_record_key: bool) -> FieldsOfTopic:

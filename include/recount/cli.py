@@ -12,50 +12,68 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from recount.core.errors import Terminal
-from recount.exit_codes import errors_reported, look_seldom
-from recount.extras import missing_extras_named
-from recount.local.home import Home
-from recount.local.project import Project
-from recount.local.running import Running
+from recount.profile.home import Home, Running
+from recount.profile.project import Project
+from recount.runtime.console import errors_reported, look_seldom
+from recount.runtime.errors import Terminal
+from recount.runtime.installation import missing_extras_named
 
 _COMMANDS = {
-    "init": ("recount.new_project.init_command:init", "Write a new project, with one stream and its test."),
-    "jars": ("recount.local.jars:jars", "Fetch the jars of Spark and the broker, or name them for spark-submit."),
-    "up": ("recount.local.commands:up", "Start the embedded profile: Kafka, Airflow, Spark."),
-    "status": ("recount.local.commands:status", "Show what runs, where, and where its logs are."),
-    "down": ("recount.local.commands:down", "Stop everything the embedded profile started."),
-    "demo": ("recount.play.demo_command:demo", "Run the whole chain on a generated flow, and say what held."),
-    "play": ("recount.play.play_command:play", "Let the shop live: all streams in Airflow, records of all topics."),
-    "topics": ("recount.kafka.commands:topics", "Compare the declared topics with the cluster; create and repair."),
-    "acls": ("recount.kafka.acl_commands:acls", "Print the ACLs that the declared streams need on Kafka."),
-    "roles": ("recount.airflow.role_commands:roles", "Print who may do what in Airflow; make the roles."),
-    "describe": ("recount.commands.describe:describe", "Print a topology."),
-    "fingerprint": ("recount.commands.meaning:fingerprint", "Print what a declaration means, as one hash."),
+    "init": ("recount.project.init_command:init", "Write a new project, with one stream and its test."),
+    "jars": ("recount.profile.jars:jars", "Fetch the jars of Spark and the broker, or name them for spark-submit."),
+    "up": ("recount.profile.embedded:up", "Start the embedded profile: Kafka, Airflow, Spark."),
+    "status": ("recount.profile.embedded:status", "Show what runs, where, and where its logs are."),
+    "down": ("recount.profile.embedded:down", "Stop everything the embedded profile started."),
+    "demo": ("recount.profile.demo:demo", "Run the whole chain on a generated flow, and say what held."),
+    "topics": (
+        "recount.kafka.topics_on_cluster:topics",
+        "Compare the declared topics with the cluster; create and repair.",
+    ),
+    "acls": ("recount.kafka.acls:acls", "Print the ACLs that the declared streams need on Kafka."),
+    "roles": ("recount.airflow.roles:roles", "Print who may do what in Airflow; make the roles."),
+    "describe": ("recount.lifecycle.declaration_commands:describe", "Print a topology."),
+    "fingerprint": (
+        "recount.lifecycle.declaration_commands:fingerprint",
+        "Print what a declaration means, as one hash.",
+    ),
     "estimate": (
-        "recount.spark.estimates.command:estimate",
+        "recount.advise.estimates.estimate_command:estimate",
         "Estimate a topology's state and costs; show them measured.",
     ),
-    "grace": ("recount.grace.commands:grace", "Say what a longer grace would have saved, and what it costs."),
-    "conformance": ("recount.commands.conformance:conformance", "Run Kafka Streams' own cases."),
-    "stream": ("recount.spark.commands:stream", "Run one stream in this process."),
-    "reset": ("recount.versions.commands:reset", "Begin a new version of a stream whose declaration has changed."),
-    "stop": ("recount.kafka.stop_command:stop", "Stop a stream, or whatever else holds a lease, by its name."),
-    "retire": ("recount.versions.commands:retire", "Stop a stream that is wanted no longer, and forget it."),
-    "upgrade": ("recount.versions.commands:upgrade", "Go on with a stream's state under a changed declaration."),
-    "set-aside": ("recount.versions.commands:set_aside", "Let a stream go on without the record it stopped at."),
-    "query": ("recount.serve.serve_commands:query", "Ask what a stream's results are, or were at a time in the past."),
-    "serve": ("recount.serve.serve_commands:serve", "Answer such questions over HTTP."),
-    "lens": ("recount.lens.commands:lens", "Say what Kafka Streams and Spark would have answered on the same log."),
-    "panels": ("recount.panels.panels_command:panels", "Write what pages show of a longer grace and other engines."),
-    "audit": ("recount.audit.commands:audit", "Recompute an interval from the raw log and judge the output."),
-    "verify": ("recount.audit.verifying:verify", "Check a certificate, or a whole chain of them."),
-    "keys": ("recount.audit.verifying:keys", "Make the key that signs certificates."),
-    "explain": ("recount.audit.commands:explain", "Say why an output differs, down to topic-partition@offset."),
-    "findings": ("recount.audit.findings_commands:findings", "List what audits found; accept a finding."),
-    "maintain": ("recount.maintenance.commands:maintain", "Remove files that are kept no longer."),
-    "erase": ("recount.erasure.commands:erase", "Erase one key from all that is kept, so that audits go on."),
-    "backfill": ("recount.backfill.commands:backfill", "Repair windows that an audit found incomplete."),
+    "grace": ("recount.advise.grace_command:grace", "Say what a longer grace would have saved, and what it costs."),
+    "stream": ("recount.engine.driver.stream_command:stream", "Run one stream in this process."),
+    "reset": (
+        "recount.lifecycle.version_commands:reset",
+        "Begin a new version of a stream whose declaration has changed.",
+    ),
+    "stop": ("recount.kafka.leases:stop", "Stop a stream, or whatever else holds a lease, by its name."),
+    "retire": ("recount.lifecycle.version_commands:retire", "Stop a stream that is wanted no longer, and forget it."),
+    "upgrade": (
+        "recount.lifecycle.version_commands:upgrade",
+        "Go on with a stream's state under a changed declaration.",
+    ),
+    "set-aside": (
+        "recount.lifecycle.version_commands:set_aside",
+        "Let a stream go on without the record it stopped at.",
+    ),
+    "query": ("recount.serve.question:query", "Ask what a stream's results are, or were at a time in the past."),
+    "serve": ("recount.serve.question:serve", "Answer such questions over HTTP."),
+    "lens": (
+        "recount.advise.lens.lens_command:lens",
+        "Say what Kafka Streams and Spark would have answered on the same log.",
+    ),
+    "panels": ("recount.advise.panels:panels", "Write what pages show of a longer grace and other engines."),
+    "audit": ("recount.audit.audit_commands:audit", "Recompute an interval from the raw log and judge the output."),
+    "verify": ("recount.audit.certificate.signing:verify", "Check a certificate, or a whole chain of them."),
+    "keys": ("recount.audit.certificate.signing:keys", "Make the key that signs certificates."),
+    "explain": ("recount.audit.audit_commands:explain", "Say why an output differs, down to topic-partition@offset."),
+    "findings": ("recount.audit.findings.acceptances:findings", "List what audits found; accept a finding."),
+    "maintain": ("recount.lifecycle.old_files:maintain", "Remove files that are kept no longer."),
+    "erase": (
+        "recount.lifecycle.erasure.asked_key:erase",
+        "Erase one key from all that is kept, so that audits go on.",
+    ),
+    "backfill": ("recount.backfill.backfill_commands:backfill", "Repair windows that an audit found incomplete."),
 }
 
 app = typer.Typer(

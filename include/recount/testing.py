@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import pytest
 
-from recount.core.interpreter.driver import TopologyDriver
+from recount.reference.topology_driver import TopologyDriver
 
 __all__ = ["TopologyDriver", "topology_driver"]
 

@@ -18,15 +18,15 @@ from pyspark.sql import SparkSession
 from tests.integration.secure.chain import Chain
 from tests.local_spark import TINY, local_session
 
-from recount.audit.expectation_suites import SUITES
-from recount.audit.expectations import validate
-from recount.core.errors import RecountError
-from recount.core.settings import Role
+from recount.audit.expectations.suites import SUITES
+from recount.audit.expectations.validation import validate
 from recount.kafka.connection import NotAllowed
-from recount.kafka.topics import TopicsNotInStep
-from recount.local.home import Home
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.kafka.topics_on_cluster import TopicsNotInStep
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.project import Project
+from recount.runtime.errors import RecountError
+from recount.runtime.settings import Role
 
 Kind = tuple[Role, str, str, str]
 """Role, resource, operation, and what it is."""

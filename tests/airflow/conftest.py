@@ -10,11 +10,11 @@ import psutil
 import pytest
 
 from recount.airflow.drivers import DriverProcess, log_of, record_of
-from recount.airflow.naming import stream_dag
-from recount.core.settings import Settings
+from recount.airflow.links import stream_dag
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus
-from recount.local.airflow import EmbeddedAirflow
+from recount.profile.embedded_airflow import EmbeddedAirflow
+from recount.runtime.settings import Settings
 
 STREAM = "revenue-by-region"
 # seconds: the api-server itself waits up to 60 for SQLite, before it answers

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from tests.airflow.conftest import Deployment, eventually
 
-from recount.airflow.verdicts import certificate_of
-from recount.audit.told_findings import STATES
-from recount.core.settings import Settings
-from recount.local.airflow import AUDIT_POOL, EmbeddedAirflow
-from recount.local.home import Home
-from recount.local.profile import embedded_settings, end_profile
-from recount.local.project import Project
+from recount.airflow.audits import certificate_of
+from recount.audit.certificate.summary import STATES
+from recount.profile.embedded import embedded_settings, end_profile
+from recount.profile.embedded_airflow import AUDIT_POOL, EmbeddedAirflow
+from recount.profile.home import Home
+from recount.profile.project import Project
+from recount.runtime.settings import Settings
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -40,11 +40,11 @@ from time import sleep
 
 from airflow.sdk import DAG, AsyncCallback, DeadlineAlert, DeadlineReference, task
 
-from recount.airflow.naming import audit_dag, audited
-from recount.airflow.nights import LEFT_OUT, GroupAuditOperator
+from recount.airflow.links import audit_dag, audited
+from recount.airflow.nights import GroupAuditOperator, LEFT_OUT
 from recount.airflow.notices import tell_of_deadline
-from recount.airflow.schedules import audit_pool
-from recount.airflow.verdicts import VerdictOperator
+from recount.airflow.nights import audit_pool
+from recount.airflow.audits import VerdictOperator
 
 for stream, is_paused in (("quiet", True), ("fresh", False)):
     with DAG(audit_dag(stream), schedule=None, is_paused_upon_creation=is_paused):

@@ -14,9 +14,9 @@ import psutil
 import pytest
 from tests.airflow.conftest import HTTP_TIMEOUT_S, STREAM, Deployment, eventually
 
-from recount.local import daemon
-from recount.local.airflow import EmbeddedAirflow
-from recount.local.home import Home
+from recount.profile import daemon
+from recount.profile.embedded_airflow import EmbeddedAirflow
+from recount.profile.home import Home
 
 pytestmark = pytest.mark.timeout(600)
 ROUTES = ("/recount/", f"/recount/streams/{STREAM}", "/recount/data-docs", "/recount/reports/certificates/x.html")

@@ -15,14 +15,13 @@ import pytest
 from playwright.sync_api import Browser, expect
 from tests.airflow.conftest import HTTP_TIMEOUT_S, STREAM, Deployment, eventually
 
-from recount.airflow.naming import CONTROL, PAGES, audit_dag, backfill_dag, findings_dag, stream_dag
-from recount.airflow.role_commands import FAB
-from recount.airflow.roles import ROLES
-from recount.local.airflow import EmbeddedAirflow
-from recount.local.home import Home
-from recount.local.order_flow import TOPOLOGIES
-from recount.local.profile import embedded_settings, end_profile
-from recount.local.project import Project
+from recount.airflow.links import CONTROL, PAGES, audit_dag, backfill_dag, findings_dag, stream_dag
+from recount.airflow.roles import FAB, ROLES
+from recount.profile.embedded import embedded_settings, end_profile
+from recount.profile.embedded_airflow import EmbeddedAirflow
+from recount.profile.home import Home
+from recount.profile.order_flow import TOPOLOGIES
+from recount.profile.project import Project
 
 pytestmark = pytest.mark.timeout(600)
 VIEWER, OPERATOR, AUDITOR = NAMES = [role.name for role in ROLES]

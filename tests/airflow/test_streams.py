@@ -11,7 +11,7 @@ import signal
 import pytest
 from tests.airflow.conftest import STREAM, Deployment, eventually
 
-from recount.airflow.naming import stream_dag
+from recount.airflow.links import stream_dag
 
 DAG = stream_dag(STREAM)
 pytestmark = pytest.mark.timeout(400)

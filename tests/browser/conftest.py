@@ -9,17 +9,17 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from recount.airflow.naming import audit_dag, backfill_dag, stream_dag
-from recount.core.errors import Transient
-from recount.core.registry import declared
+from recount.airflow.links import audit_dag, backfill_dag, stream_dag
+from recount.declare.registry import declared
 from recount.kafka.connection import Connection
 from recount.kafka.lags import lags_of
-from recount.local.airflow import EmbeddedAirflow
-from recount.local.dag_runs import DagRuns
-from recount.local.home import Home
-from recount.local.order_flow import TOPOLOGIES, OrderFlow
-from recount.local.profile import Profile
-from recount.local.project import Project
+from recount.profile.dag_runs import DagRuns
+from recount.profile.embedded import Profile
+from recount.profile.embedded_airflow import EmbeddedAirflow
+from recount.profile.home import Home
+from recount.profile.order_flow import TOPOLOGIES, OrderFlow
+from recount.profile.project import Project
+from recount.runtime.errors import Transient
 
 STREAM = "revenue-by-region"
 _PATIENCE_S = 300.0

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import STREAM, Shop, loaded
 
-from recount.airflow.naming import backfill_dag, stream_dag
+from recount.airflow.links import backfill_dag, stream_dag
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 

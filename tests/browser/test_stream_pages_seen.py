@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route
 from tests.shown_shop import ShownShop, shown_shop
 from tests.unit.serve.listened import listened
 
-from recount.airflow.naming import PAGES
+from recount.airflow.links import PAGES
 
 STREAM = "revenue-by-region"
 FRAME = f"""<html style='color-scheme: THEME'><link rel=icon href=data:,>

@@ -10,10 +10,10 @@ from pathlib import Path
 from tests.chaos.fault_plan import Fault
 from tests.chaos.submitted import Submitted
 
-from recount.audit.certificate import load
-from recount.audit.commands import EXIT_VIOLATION, EXIT_WARNING
-from recount.audit.issuing import certificates_of
-from recount.core.settings import Settings
+from recount.audit.audit_commands import EXIT_VIOLATION, EXIT_WARNING
+from recount.audit.certificate.certificate_files import load
+from recount.audit.certificate.issuing import certificates_of
+from recount.runtime.settings import Settings
 
 _JUDGED = (0, EXIT_VIOLATION, EXIT_WARNING)
 

@@ -19,16 +19,16 @@ from tests.chaos.long_streams import TOPOLOGIES
 from tests.chaos.order_desk import OrderDesk, Sent
 from tests.chaos.progress_watch import ProgressWatch
 from tests.chaos.supervised import Ended, Supervised
-from tests.integration.spark.purchases import create_topics
+from tests.integration.engine.purchases import create_topics
 
-from recount.core.errors import RecountError, Transient
-from recount.core.settings import Settings
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection
 from recount.kafka.lags import lags_of
-from recount.local.home import Home
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.local.spark import EmbeddedSpark
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.project import Project
+from recount.profile.spark_cluster import EmbeddedSpark
+from recount.runtime.errors import RecountError, Transient
+from recount.runtime.settings import Settings
 
 STREAMS = tuple(topology.name for topology in TOPOLOGIES)
 _TICK_S, _LOOK_S = 0.2, 2.0

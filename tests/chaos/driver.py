@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recount.core.registry import declared
-from recount.core.settings import Settings
+from recount.declare.registry import declared
+from recount.engine.driver.runner import RunOptions, StreamRunner
+from recount.engine.driver.stream_command import work_of
+from recount.engine.exchange.work import Attempt, Processor, Step, Work
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
-from recount.sessions import spark_session
-from recount.spark.commands import work_of
-from recount.spark.runner import RunOptions, StreamRunner
-from recount.spark.work import Attempt, Processor, Step, Work
+from recount.runtime.settings import Settings
+from recount.tables.spark_session import spark_session
 
 IN_TRANSACTION = "in transaction"
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import polars as pl
 from tests.chaos.order_desk import Sent
-from tests.integration.spark.drivers import committed
+from tests.integration.engine.drivers import committed
 
-from recount.core.interpreter.driver import TopologyDriver
-from recount.core.interpreter.sinks import Output
-from recount.core.ledger import BatchProof
-from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.output import SOURCE_HEADER, output_record
-from recount.core.tables import Tables
-from recount.core.topology import Topology, Written
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
+from recount.declare.output import SOURCE_HEADER, output_record
+from recount.declare.topology import Topology, Written
+from recount.engine.commit.batch import TopologyWork
+from recount.engine.commit.output_records import output_records
+from recount.engine.stage.map_stage import LATE_SCHEMA
 from recount.kafka.connection import Connection
 from recount.kafka.dead_letters import REASON, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, STREAM
-from recount.spark.batch import TopologyWork
-from recount.spark.output_records import output_records
-from recount.spark.stage import LATE_SCHEMA
+from recount.reference.record_clock import Output
+from recount.reference.topology_driver import TopologyDriver
+from recount.tables.ledger import BatchProof
+from recount.tables.places import Tables
 
 Row = tuple[Any, ...]
 

@@ -20,7 +20,7 @@ from rich.markup import escape
 from tests.chaos.chaos_run import STREAMS, ChaosRun, Found
 from tests.chaos.fault_plan import BROKERS, WORKERS, planned
 
-from recount.core.errors import RecountError
+from recount.runtime.errors import RecountError
 
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _TEXT = """\

@@ -5,13 +5,13 @@ None of them calls a partition idle, so that its results depend on the log alone
 
 from __future__ import annotations
 
-from recount.core.aggregates import average, count, first, total
-from recount.core.expressions import col
-from recount.core.flow import stream, table
-from recount.core.schema import STRING, RecordSchema, decimal
-from recount.core.topics import FARTHEST_AHEAD, UNLIMITED_RETENTION_MS, Topic
-from recount.core.topology import Topology
-from recount.core.windows import session, tumbling
+from recount.declare.aggregates import average, count, first, total
+from recount.declare.expressions import col
+from recount.declare.flow import stream, table
+from recount.declare.schema import STRING, RecordSchema, decimal
+from recount.declare.topics import FARTHEST_AHEAD, UNLIMITED_RETENTION_MS, Topic
+from recount.declare.topology import Topology
+from recount.declare.windows import session, tumbling
 
 _NEVER_IDLE = "12 h"
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, Message
 from tests.chaos.long_streams import CUSTOMERS, ORDERS
 
-from recount.core.topics import Topic
+from recount.declare.topics import Topic
 from recount.kafka.connection import Connection
 
 _SLOTS_PER_S = 10

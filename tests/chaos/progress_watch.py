@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from recount.core.topology import Topology
+from recount.declare.topology import Topology
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection
 
 _EVERY_S = 1.0

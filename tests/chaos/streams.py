@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.spark.purchases import deliveries_topic, journeys, purchases_topic, revenue
+from tests.integration.engine.purchases import deliveries_topic, journeys, purchases_topic, revenue
 
 chaos_purchases = purchases_topic("chaos-purchases")
 calm = revenue("calm", chaos_purchases)

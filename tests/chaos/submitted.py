@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyspark
 
-from recount.core.settings import Settings
-from recount.local.daemon import end_of
-from recount.local.project import Project
+from recount.profile.daemon import end_of
+from recount.profile.project import Project
+from recount.runtime.settings import Settings
 
 _SPARK_HOME = Path(pyspark.__file__).parent
 _HEAP = "512m"

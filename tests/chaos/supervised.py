@@ -12,11 +12,11 @@ from pathlib import Path
 
 from tests.chaos.submitted import Submitted
 
-from recount.core.errors import Transient
-from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 from recount.kafka.control import request_stop
 from recount.kafka.status import StatusBoard
+from recount.runtime.errors import Transient
+from recount.runtime.settings import Settings
 
 _TRIGGER_MS = 5_000
 _FENCED_WITHIN_S = 120.0

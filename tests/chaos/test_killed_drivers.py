@@ -23,13 +23,13 @@ from tests.chaos.streams import (
     killed,
     killed_journeys,
 )
-from tests.integration.spark.drivers import Deployment, Driver, by_key, committed, delta_rows, proofs
-from tests.integration.spark.purchases import create_topics, deliveries, produce, purchases
+from tests.integration.engine.drivers import Deployment, Driver, by_key, committed, delta_rows, proofs
+from tests.integration.engine.purchases import create_topics, deliveries, produce, purchases
 
 from recount.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION
 from recount.kafka.offsets import committed_offsets, partitions_of
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 RECORDS, MAX_OFFSETS = 2_700, 450
 BATCHES = RECORDS // MAX_OFFSETS

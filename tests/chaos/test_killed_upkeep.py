@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.unit.spark.ledger_scene import LedgerScene
+from tests.unit.engine.ledger_scene import LedgerScene
 
-from recount.local.project import Project
+from recount.profile.project import Project
 
 _KILLS = 8
 _SEED = 11

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.unit.spark.ledger_scene import LedgerScene
+from tests.unit.engine.ledger_scene import LedgerScene
 
-from recount.spark.compaction import Compaction
+from recount.engine.upkeep.trimming import Compaction
 
 
 def main(folder: str) -> None:

@@ -18,10 +18,9 @@ import pytest
 from tests.compose.composition import Composition
 from tests.eventually import eventually
 
-from recount.local.airflow_api import USERNAME, AirflowApi
-from recount.local.dag_runs import DagRuns
-from recount.local.ports import LOOPBACK
-from recount.local.project import Project
+from recount.profile.daemon import LOOPBACK
+from recount.profile.dag_runs import USERNAME, AirflowApi, DagRuns
+from recount.profile.project import Project
 
 pytestmark = pytest.mark.timeout(3_600)
 

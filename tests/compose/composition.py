@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import yaml
 
-from recount.local.ports import LOOPBACK, free_ports
+from recount.profile.daemon import LOOPBACK, free_ports
 
 _INSIDE = {"api-server": 8080, "serve": 8321, "prometheus": 9090}
 """Services whose published port is another one here, with their port inside the container."""

@@ -17,10 +17,8 @@ from typing import Any
 import pytest
 from tests.dist.installed import done, eventually, produce, run, wheel
 
-from recount.local.airflow_api import AirflowApi
-from recount.local.dag_runs import DagRuns
-from recount.local.home import Home
-from recount.local.running import Running
+from recount.profile.dag_runs import AirflowApi, DagRuns
+from recount.profile.home import Home, Running
 
 pytestmark = pytest.mark.timeout(3_000)
 
@@ -31,7 +29,7 @@ MINUTE_MS = 60_000
 # what an installation without extras can import: everything but the parts that need one
 IMPORTS = """
 import importlib, pkgutil, recount
-parts = ("recount.airflow", "recount.web", "recount.local", "recount.play", "recount.testing", "recount.shipped")
+parts = ("recount.airflow", "recount.pages", "recount.profile", "recount.testing", "recount.runtime.installation")
 served = ("http_answers", "asked_paths", "bearer", "listening", "refusals")
 count = 0
 for found in pkgutil.walk_packages(recount.__path__, "recount.", onerror=lambda name: None):
@@ -67,8 +65,8 @@ def test_every_part_that_is_of_no_extra_can_be_imported_without_any(bare: Path, 
     ("extra", "command"),
     [
         ("local", ["recount", "up"]),
-        ("airflow", ["python", "-c", "import recount.airflow.dags"]),
-        ("audit", ["python", "-c", "from recount.audit.data_docs import great_expectations as g; g()"]),
+        ("airflow", ["python", "-c", "import recount.airflow.dag_factory"]),
+        ("audit", ["python", "-c", "from recount.audit.expectations.data_docs import great_expectations as g; g()"]),
         ("serve", ["recount", "serve"]),
     ],
 )

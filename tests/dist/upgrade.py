@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -19,10 +20,8 @@ from typing import Any
 import pytest
 from tests.dist.installed import done, eventually, produce, run, wheel
 
-from recount.local.airflow_api import AirflowApi
-from recount.local.dag_runs import DagRuns
-from recount.local.home import Home
-from recount.local.running import Running
+from recount.profile.dag_runs import AirflowApi, DagRuns
+from recount.profile.home import Home, Running
 
 pytestmark = pytest.mark.timeout(3_000)
 
@@ -79,6 +78,16 @@ class Installed:
         for stream in (STREAM, WINDOWED):
             runs.unpause(f"stream__{stream}")
         return runs
+
+    def import_anew(self) -> None:
+        """Import from where the error of a project of the earlier release says."""
+        refused = run(self.command, "describe", STREAM, folder=self.folder)
+        assert refused.returncode != 0
+        assert "from recount import" in refused.stderr
+        assert "Traceback" not in refused.stderr
+        for file in (file for part in ("my_project", "dags", "tests") for file in (self.folder / part).rglob("*.py")):
+            text = re.sub(r"from recount\.core\.\w+ import", "from recount import", file.read_text())
+            file.write_text(text.replace("from recount.airflow.dags import", "from recount.airflow import"))
 
     def send(self) -> None:
         """Orders of the next 17 minutes of event time."""
@@ -193,6 +202,7 @@ def test_the_new_release_goes_on_where_the_earlier_one_stopped(project: Installe
         requirements.write_text(requirements.read_text().replace("0.1.0.dev1", "0.1.0"))
     done("make", "setup", folder=project.folder)
     assert done(project.command, "--version", folder=project.folder).split()[-1] == "0.1.0"
+    project.import_anew()
 
     runs = project.up()
     assert project.adds_up()

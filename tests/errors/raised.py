@@ -11,17 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from recount.core.errors import InvalidDeclaration, require_function
+from recount.runtime.errors import InvalidDeclaration, require_function
 
 UNKNOWN = "…"
 EITHER = " / "
 Texts = Mapping[str, str]
 _MADE_BY_FUNCTIONS = {"require": 1, "require_each": 0, "require_function": 0}
-"""Functions of core.errors that raise InvalidDeclaration, and which argument names the field."""
+"""Functions of runtime.errors that raise InvalidDeclaration, and which argument names the field."""
 _OUTSIDE = "BadRecord"
 """It ends nothing: it is the reason in a dead letter."""
 _ROOT = "RecountError"
-_MODULE_OF_ROOT = "core/errors.py"
+_GENERAL = frozenset({_ROOT, "InvalidDeclaration", *_MADE_BY_FUNCTIONS})
+"""They hand on what they are given."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -42,9 +43,8 @@ def raised_in(package: Path) -> list[Raised]:
     imported = _imported(trees.values())
     found = set()
     for place, tree in trees.items():
-        if place != _MODULE_OF_ROOT:
-            room = place.split("/")[0].removesuffix(".py")
-            found |= set(_Reader(room=room, bases=bases).of(tree, {**imported, **_assigned(tree.body, imported)}))
+        room = place.split("/")[0].removesuffix(".py")
+        found |= set(_Reader(room=room, bases=bases).of(tree, {**imported, **_assigned(tree.body, imported)}))
     return sorted(found)
 
 
@@ -81,6 +81,8 @@ class _Reader:
     def of(self, node: ast.AST, known: Texts) -> Iterator[Raised]:
         """Below ``node``, where the names ``known`` stand for texts."""
         for child in ast.iter_child_nodes(node):
+            if isinstance(node, ast.Module) and getattr(child, "name", "") in _GENERAL:
+                continue
             inside = known
             if isinstance(child, ast.ClassDef) and child.name in self.bases:
                 yield from self._of_class(child, known)

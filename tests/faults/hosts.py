@@ -16,9 +16,9 @@ from typing import Any, Self
 
 from tests.faults.effects import Point
 
-from recount.core.settings import Settings
-from recount.local.project import Project
-from recount.local.started import Started
+from recount.profile.daemon import Started
+from recount.profile.project import Project
+from recount.runtime.settings import Settings
 
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx1g"
 

@@ -21,24 +21,23 @@ from tests.faults import primitives
 from tests.faults.effects import Effects, Killed, Point
 from tests.faults.parts import MAX_OFFSETS, PARTS
 
-from recount.audit import issuing
-from recount.audit.issuing import certificates_of
-from recount.audit.nightly import audited
-from recount.audit.verifying import chain_in
-from recount.backfill.plan import plan
-from recount.backfill.repair import repair
-from recount.core.errors import RecountError, Terminal
-from recount.core.registry import Stream
-from recount.core.settings import Settings
-from recount.core.tables import Tables
+from recount.audit.certificate import issuing
+from recount.audit.certificate.issuing import certificates_of
+from recount.audit.certificate.signing import chain_in
+from recount.audit.night import audited
+from recount.backfill.single_backfill import plan, repair
+from recount.declare.registry import Stream
+from recount.engine.driver.runner import RunOptions, StreamRunner
+from recount.engine.driver.stream_command import work_of
+from recount.engine.exchange.work import Attempt, BatchResult, Processor, Work
+from recount.kafka.certificate_heads import published_head
 from recount.kafka.connection import Connection
-from recount.kafka.heads import published_head
-from recount.sessions import spark_session
-from recount.spark.commands import work_of
-from recount.spark.runner import RunOptions, StreamRunner
-from recount.spark.work import Attempt, BatchResult, Processor, Work
-from recount.versions.reset import Reset
-from recount.versions.upgrade import upgrade
+from recount.lifecycle.reset import Reset
+from recount.lifecycle.upgrade import upgrade
+from recount.runtime.errors import RecountError, Terminal
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
+from recount.tables.spark_session import spark_session
 
 _LOG = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.integration.spark.purchases import (
+from tests.integration.engine.purchases import (
     deliveries,
     deliveries_topic,
     journeys,
@@ -15,10 +15,10 @@ from tests.integration.spark.purchases import (
     revenue,
 )
 
-from recount.core.archive import Archive
-from recount.core.registry import Stream
-from recount.core.topics import Topic
-from recount.core.topology import Topology
+from recount.declare.groups import Archive
+from recount.declare.registry import Stream
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology
 from recount.kafka.transaction import KafkaRecord
 
 RECORDS, MAX_OFFSETS = 240, 120

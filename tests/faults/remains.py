@@ -9,19 +9,19 @@ from typing import Any
 import polars as pl
 from confluent_kafka import KafkaError, Message, TopicPartition
 from deltalake import DeltaTable
-from tests.integration.spark.drivers import by_key
+from tests.integration.engine.drivers import by_key
 
-from recount.core.archive import Archive
-from recount.core.ledger import BatchProof
-from recount.core.output import VERSION_HEADER
-from recount.core.own_columns import BACKFILL, BATCH, GENERATION, PUBLISHED_AT
-from recount.core.registry import Stream
-from recount.core.tables import Tables
-from recount.core.topology import Topology
+from recount.declare.columns import BACKFILL, BATCH, GENERATION, PUBLISHED_AT
+from recount.declare.groups import Archive
+from recount.declare.output import VERSION_HEADER
+from recount.declare.registry import Stream
+from recount.declare.topology import Topology
+from recount.engine.stage.partials import plan_of
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import partitions_of
-from recount.proofs import Proofs
-from recount.spark.plan import plan_of
+from recount.tables.batch_proofs import Proofs
+from recount.tables.ledger import BatchProof
+from recount.tables.places import Tables
 
 Remains = dict[str, list[str]]
 

@@ -11,9 +11,9 @@ from typing import Any
 from tests.faults.hosts import Host, Job, Outcome
 from tests.faults.parts import PARTS, Part
 from tests.faults.remains import Remains, remains
-from tests.integration.spark.purchases import create_topics, produce
+from tests.integration.engine.purchases import create_topics, produce
 
-from recount.core.registry import Stream
+from recount.declare.registry import Stream
 from recount.kafka.connection import Connection
 
 

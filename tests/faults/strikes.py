@@ -17,7 +17,7 @@ from tests.faults.scene import Scene
 
 from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.transaction import OutputTransaction
-from recount.local.kafka import EmbeddedKafka
+from recount.profile.embedded_kafka import EmbeddedKafka
 
 BROKER = 1
 _DEAD_S = 1.0

@@ -13,8 +13,8 @@ from tests.faults.scene import Calm, Scene
 from tests.faults.strikes import World
 from tests.faults.trials import world
 
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 ROUNDS, EACH, SEED = 3, 2, 20_261_122
 

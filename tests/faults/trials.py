@@ -19,11 +19,11 @@ from tests.faults.record import Record
 from tests.faults.scene import Calm, Scene
 from tests.faults.strikes import World
 
-from recount.core.settings import Settings
 from recount.kafka.connection import Connection
-from recount.local.home import Home
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.project import Project
+from recount.runtime.settings import Settings
 
 _STOPPED = Event()
 

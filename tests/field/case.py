@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recount.audit.topologies.identity import identity_of
-from recount.core.flow import RecordStream, Table
-from recount.core.output import encode_value
-from recount.core.schema import FieldType, RecordSchema, with_places
-from recount.core.topics import Topic
-from recount.core.topology import Topology
+from recount.audit.compare.identity import identity_of
+from recount.declare.flow import RecordStream, Table
+from recount.declare.output import encode_value
+from recount.declare.schema import FieldType, RecordSchema, with_places
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology
 
 IDLE_AFTER = "60 s"
 MAX_FUTURE = "30 d"

@@ -6,11 +6,11 @@ from decimal import Context, Decimal
 
 from tests.field.case import CLOSING, Case, Result, Sent, ending, record, source
 
-from recount.core.aggregates import count, largest, total
-from recount.core.expressions import coalesce, col, when
-from recount.core.flow import stream
-from recount.core.schema import DOUBLE, LONG, LONG_MAX, STRING, decimal
-from recount.core.windows import tumbling
+from recount.declare.aggregates import count, largest, total
+from recount.declare.expressions import coalesce, col, when
+from recount.declare.flow import stream
+from recount.declare.schema import DOUBLE, LONG, LONG_MAX, STRING, decimal
+from recount.declare.windows import tumbling
 
 MONEY, COIN, WHOLE = decimal(19, 4), decimal(38, 18), decimal(38, 0)
 TINY = Decimal("0.000000000000000001")

@@ -8,13 +8,13 @@ from typing import Any
 
 from tests.field.case import CLOSING, IDLE_AFTER, Case, Result, Sent, ending, record, source
 
-from recount.core.aggregates import fold, reduce
-from recount.core.flow import RecordStream, Table, stream
-from recount.core.processing import MOST_FIRINGS, KeyState
-from recount.core.schema import LONG, STRING, list_of
-from recount.core.topics import Topic
-from recount.core.topology import Topology
-from recount.core.windows import tumbling
+from recount.declare.aggregates import fold, reduce
+from recount.declare.flow import RecordStream, Table, stream
+from recount.declare.operators.processing import MOST_FIRINGS, KeyState
+from recount.declare.schema import LONG, STRING, list_of
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology
+from recount.declare.windows import tumbling
 
 Row = dict[str, Any]
 Rows = list[Row]

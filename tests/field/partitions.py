@@ -10,13 +10,13 @@ from typing import Any
 
 from tests.field.case import CLOSING, Case, Result, Sent, ending, record, source
 
-from recount.core.aggregates import count, last, reduce, total
-from recount.core.expressions import col
-from recount.core.flow import RecordStream, Table, stream, table
-from recount.core.nodes import KEY
-from recount.core.schema import LONG
-from recount.core.topics import Topic
-from recount.core.windows import tumbling
+from recount.declare.aggregates import count, last, reduce, total
+from recount.declare.expressions import col
+from recount.declare.flow import RecordStream, Table, stream, table
+from recount.declare.operators.nodes import KEY
+from recount.declare.schema import LONG
+from recount.declare.topics import Topic
+from recount.declare.windows import tumbling
 
 MOVED = [(2, 1_000, 1), (0, 2_000, 2), (2, 2_500, 3), (0, 3_000, 4)]
 """Partition, time and value of the records of k."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.field.case import CLOSING, Case, Result, ending, record, source
 
-from recount.core.aggregates import count
-from recount.core.flow import stream
-from recount.core.schema import LONG
-from recount.core.windows import session
+from recount.declare.aggregates import count
+from recount.declare.flow import stream
+from recount.declare.schema import LONG
+from recount.declare.windows import session
 
 HOUR_MS = 3_600_000
 

@@ -6,10 +6,10 @@ from decimal import Decimal
 
 from tests.field.case import CLOSING, Case, Result, Sent, ending, record, source
 
-from recount.core.aggregates import average, count, first, largest, last, smallest, total
-from recount.core.flow import RecordStream, stream
-from recount.core.schema import DOUBLE, LONG, LONG_MAX, FieldType, decimal
-from recount.core.windows import session, tumbling
+from recount.declare.aggregates import average, count, first, largest, last, smallest, total
+from recount.declare.flow import RecordStream, stream
+from recount.declare.schema import DOUBLE, LONG, LONG_MAX, FieldType, decimal
+from recount.declare.windows import session, tumbling
 
 NINES, NEGATIVE = Decimal("9" * 38), Decimal("-" + "9" * 38)
 BIG, MANY = 1.7e308, Decimal(9 * 10**19)

@@ -8,12 +8,12 @@ from typing import Any
 
 from tests.field.case import IDLE_AFTER, MAX_FUTURE, Case, Result, Sent, ending, record, source
 
-from recount.core.expressions import coalesce, col
-from recount.core.flow import RecordStream, Table, stream, table
-from recount.core.plain_values import PlainValue
-from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, decimal, list_of
-from recount.core.topics import Topic
-from recount.core.topology import Topology
+from recount.declare.expressions import coalesce, col
+from recount.declare.flow import RecordStream, Table, stream, table
+from recount.declare.plain_values import PlainValue
+from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, decimal, list_of
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology
 
 FITS = 3_056
 SMALL: Mapping[str, str] = {"max.message.bytes": "4096"}

@@ -6,11 +6,11 @@ from typing import Any
 
 from tests.formats.payment_sinks import amounts_in, amounts_to, copied_in
 
-from recount.core.aggregates import total
-from recount.core.schema import BYTES, DATE, LONG, STRING, TIMESTAMP, RecordSchema, decimal, in_key, nested
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
+from recount.declare.aggregates import total
+from recount.declare.schema import BYTES, DATE, LONG, STRING, TIMESTAMP, RecordSchema, decimal, in_key, nested
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
 
 payments = Topic(
     name="avro-payments",

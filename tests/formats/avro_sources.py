@@ -38,16 +38,16 @@ from tests.formats.registry_streams import (
     registry_of,
     streams_of,
 )
-from tests.integration.spark.drivers import delta_rows
+from tests.integration.engine.drivers import delta_rows
 
-from recount.codec.avro_encoder import sink_schema
-from recount.codec.registered_schemas import schema_id
-from recount.core.nodes import KEY
-from recount.core.registry_errors import VARIABLE, RegistryUnreachable, SchemaRefused
-from recount.core.schema import LONG, STRING, decimal
-from recount.core.topology import Topology
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.declare.operators.nodes import KEY
+from recount.declare.schema import LONG, STRING, decimal
+from recount.declare.topology import Topology
+from recount.formats.registry_encoders import sink_schema
+from recount.formats.schema_registry import schema_id
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.runtime.errors import VARIABLE, RegistryUnreachable, SchemaRefused
 
 _OF_KEY = 4
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from recount.core.aggregates import count, total
-from recount.core.expressions import col
-from recount.core.nodes import Sink
-from recount.core.topics import Encoding, Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import col
+from recount.declare.operators.nodes import Sink
+from recount.declare.topics import Encoding, Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
 
 
 def amounts_in(encoding: Encoding, payments: Topic) -> Topology:

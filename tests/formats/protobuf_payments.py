@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.formats.payment_sinks import amounts_in, amounts_to, copied_in
 
-from recount.core.schema import BYTES, DATE, LONG, STRING, TIMESTAMP, RecordSchema, decimal, list_of, nested
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.declare.schema import BYTES, DATE, LONG, STRING, TIMESTAMP, RecordSchema, decimal, list_of, nested
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
 
 payments = Topic(
     name="protobuf-payments",

@@ -20,19 +20,18 @@ from tests.formats.registry_streams import (
     registry_of,
     streams_of,
 )
-from tests.integration.spark.drivers import delta_rows
-from tests.unit.codec.protobuf_writers import by_both, fill, wire
+from tests.integration.engine.drivers import delta_rows
+from tests.unit.formats.protobuf_writers import by_both, fill, wire
 
-from recount.codec.protobuf_encoder import sink_file
-from recount.codec.protobuf_schemas import writer_message
-from recount.codec.registered_schemas import latest_schema, schema_id
-from recount.codec.writer_schemas import protobuf_schema
-from recount.core.registry_errors import VARIABLE, SchemaRefused
-from recount.core.schema import DATE, LONG, STRING, RecordSchema, decimal, nested
-from recount.core.topology import Topology
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.recompute.fetched_schemas import fetched_file
+from recount.declare.schema import DATE, LONG, STRING, RecordSchema, decimal, nested
+from recount.declare.topology import Topology
+from recount.formats.protobuf_schemas import writer_message
+from recount.formats.registry_encoders import sink_file
+from recount.formats.schema_registry import latest_schema, protobuf_schema, schema_id
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.recompute.registry_parsing import fetched_file
+from recount.runtime.errors import VARIABLE, SchemaRefused
 
 _SECOND_MESSAGE = b"\2\2"
 

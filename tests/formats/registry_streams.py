@@ -17,29 +17,29 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.formats.apicurio import Registry, java, running
-from tests.integration.spark.drivers import committed, delta_rows
+from tests.integration.engine.drivers import committed, delta_rows
 from tests.local_spark import TINY, local_session
 
-from recount.audit.nightly import audited
-from recount.audit.published_values import fields_of
-from recount.codec.value_encoders import encoder_of
-from recount.core.output import REVISION_HEADER
-from recount.core.registry import declared
-from recount.core.registry_errors import VARIABLE, RegistryUnreachable
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.core.topics import Topic
-from recount.core.topology import Topology
+from recount.audit.compare.published import fields_of
+from recount.audit.night import audited
+from recount.declare.output import REVISION_HEADER
+from recount.declare.registry import declared
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology
+from recount.engine.commit.batch import TopologyWork
+from recount.engine.driver.runner import RunOptions, StreamRunner
+from recount.engine.exchange.work import Work
+from recount.formats.registry_encoders import encoder_of
 from recount.kafka.connection import Connection
-from recount.kafka.declared import all_topics
-from recount.kafka.topics import apply, plan
-from recount.local.kafka import EmbeddedKafka
-from recount.local.ports import free_ports
-from recount.local.project import Project
-from recount.sessions import task_environment
-from recount.spark.batch import TopologyWork
-from recount.spark.runner import RunOptions, StreamRunner
-from recount.spark.work import Work
+from recount.kafka.topic_drift import all_topics
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.profile.daemon import free_ports
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.runtime.errors import VARIABLE, RegistryUnreachable
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
+from recount.tables.spark_session import task_environment
 
 MINUTE_MS = 60_000
 PAID = [("ann", 2, Decimal("30.75")), ("bob", 1, Decimal("12345678901234.56"))]

@@ -23,14 +23,14 @@ from tests.local_spark import TINY, local_session
 from tests.spark.audit.stage import Stage, configure, send, settings_below
 from tests.unit.topologies.shop_log import CLOSING_MS, Arrival, closing, shop_log, topics_of
 
-from recount.core.registry import declared
-from recount.core.settings import Settings
-from recount.core.topology import Topology
-from recount.core.verdict import Difference
+from recount.certificate.finding import Difference
+from recount.declare.registry import declared
+from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
-from recount.local.home import Home
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.project import Project
+from recount.runtime.settings import Settings
 
 RECORDS = 120
 """Of each source topic, for each of the ``SHOPS``: other people with other orders, so that each lie has a key left."""

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from examples.shop.shop_records import CLOSING
 from pyspark.sql import Row
 from tests.delta_logs import commit, said
 from tests.spark.audit.stage import Stage
 
-from recount.audit.topologies.identity import Identity, identity_of
-from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.own_columns import BATCH, GENERATION, IS_NULL, ORIGIN, REVISION
-from recount.core.topology import Written
-from recount.play.arrival import CLOSING
+from recount.audit.compare.identity import Identity, identity_of
+from recount.declare.columns import BATCH, GENERATION, IS_NULL, ORIGIN, REVISION
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
+from recount.declare.topology import Written
 
 Seen = tuple[str, int | None]
 """The key that a difference names, or its evidence where it names none, and the start of its window."""

@@ -16,42 +16,39 @@ def engine_mutants() -> Iterator[Mutant]:
 
 
 def _of_stages() -> Iterator[Mutant]:
-    yield from bound("spark/stage.py", "PartitionPass.feed", "a record is late", "self._plan.windows.grace_ms")
+    stage = "engine/stage/map_stage.py"
+    yield from bound(stage, "PartitionPass.feed", "a record is late", "self._plan.windows.grace_ms")
     late, in_time = "closes_ms <= pl.col(STREAM_TIME)", "closes_ms > pl.col(STREAM_TIME)"
-    yield from comparison("spark/stage.py", "PartitionPass.feed", "a late record is told", late)
-    yield from comparison("spark/stage.py", "PartitionPass.feed", "a record on time is counted", in_time)
-    starts, at = "spark/window_starts.py", "with_windows"
+    yield from comparison(stage, "PartitionPass.feed", "a late record is told", late)
+    yield from comparison(stage, "PartitionPass.feed", "a record on time is counted", in_time)
+    starts, at = "engine/stage/partials.py", "with_windows"
     yield from bound(starts, at, "the oldest window of a record", "time - windows.size_ms + advance")
     first = "lower_bound=first"
     yield from other(starts, at, "the first window of all", first, f"{first} + 1", f"{first} - 1")
     yield from bound(starts, at, "where windows start", "(time - first)")
     yield from other(starts, at, "the newest window of a record", "newest + 1", "newest", "newest + 2")
     yield from bound(starts, at, "a window ends", "pl.col(WINDOW_START) + windows.size_ms")
-    yield from bound(
-        "spark/stage.py", "PartitionPass.feed", "by how much a record is late", "pl.col(STREAM_TIME) - closes_ms"
-    )
+    yield from bound(stage, "PartitionPass.feed", "by how much a record is late", "pl.col(STREAM_TIME) - closes_ms")
     yield from other(
-        "spark/stage.py",
+        stage,
         "PartitionPass._timed",
         "a record without a key is no clock",
         "pl.when(~keyless)",
         "pl.when(pl.lit(True))",
     )
-    yield from other("spark/intake.py", "Intake._tests", "whose records need a key", "if self._needs_key", "if False")
+    yield from other(stage, "Intake._tests", "whose records need a key", "if self._needs_key", "if False")
     latest = "span.timestamp_ms + self._topology.max_future_ms"
-    yield from bound("spark/graph_computation.py", "GraphComputation.stage", "no absurd time", latest)
-    yield from other(
-        "spark/intake.py", "Intake._tests", "no time before the epoch", "time < 0", "time <= 0", "time < -1"
-    )
-    yield from comparison("spark/intake.py", "Intake._tests", "no absurd time", "time > self._latest_ms")
-    yield from bound("spark/intake.py", "Intake._tests", "no absurd time", "            time > self._latest_ms")
+    yield from bound("engine/exchange/graph_computation.py", "GraphComputation.stage", "no absurd time", latest)
+    yield from other(stage, "Intake._tests", "no time before the epoch", "time < 0", "time <= 0", "time < -1")
+    yield from comparison(stage, "Intake._tests", "no absurd time", "time > self._latest_ms")
+    yield from bound(stage, "Intake._tests", "no absurd time", "            time > self._latest_ms")
     due = "pl.col(WINDOW_END) <= frontier_ms - self.grace_ms"
-    yield from comparison("spark/open_windows.py", "OpenWindows._closed", "a result is due", due)
-    yield from bound("spark/open_windows.py", "OpenWindows._closed", "a result is due", due)
+    yield from comparison("engine/state/open_windows.py", "OpenWindows._closed", "a result is due", due)
+    yield from bound("engine/state/open_windows.py", "OpenWindows._closed", "a result is due", due)
 
 
 def _of_partitions() -> Iterator[Mutant]:
-    clock, idle = "spark/partition_clock.py", "a quiet partition is idle"
+    clock, idle = "engine/operators/partition_clock.py", "a quiet partition is idle"
     yield from comparison(clock, "PartitionClock.advanced", idle, ">= idle_after_ms")
     yield from bound(clock, "PartitionClock.advanced", idle, "span.timestamp_ms - last_read_ms")
     yield from other(clock, "_unasked", "which partitions can be idle", "layers[asked + 1 :]", "layers[asked:]")
@@ -64,21 +61,21 @@ def _of_partitions() -> Iterator[Mutant]:
 
 
 def _of_decoding() -> Iterator[Mutant]:
-    decoder = "codec/decoder.py"
+    decoder = "formats/json_values.py"
     digits = "np.abs(scaled) < 10.0**field_type.precision"
     yield from comparison(decoder, "ValueDecoder._decimals", "the digits of a decimal", digits)
     exact = "(unscaled / factor == numbers) & "
     yield from other(decoder, "ValueDecoder._decimals", "the places of a decimal", exact, "")
-    shape, carried = "codec/json_shape.py", "DOUBLE_DIGITS"
+    shape, carried = "formats/json_values.py", "DOUBLE_DIGITS"
     yield from other(shape, "json_shape", "decimals that a double cannot carry", carried, "(DOUBLE_DIGITS + 1)")
     yield from other(shape, "_shape", "a path to a value", "in field.path[:-1]", "in field.path[:0]")
     bad = "None if index in bad else value"
     rule = "the texts beside a bad one"
-    yield from other("codec/record_decoder.py", "PlainDecoder._texts", rule, bad, "None if value else value")
+    yield from other("formats/record_decoder.py", "PlainDecoder._texts", rule, bad, "None if value else value")
 
 
 def _of_sums() -> Iterator[Mutant]:
-    sums, longs = "spark/exact_sums.py", "values.cast(pl.Int128)"
+    sums, longs = "engine/stage/exact_sums.py", "values.cast(pl.Int128)"
     yield from comparison(sums, "Sum._plain", "a sum of nothing", "self.values.count() > 0")
     yield from other(sums, "widened", "a sum of LONG is exact", longs, "values")
     missing = "made.is_null() & found.is_not_null()"

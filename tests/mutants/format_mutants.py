@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant, comparison, other
 
 def format_mutants() -> Iterator[Mutant]:
     """Of Avro, of Protobuf, and of what both have before a value."""
-    head = "codec/registry_decoder.py"
+    head = "formats/registry_decoders.py"
     yield from comparison(head, "RegistryDecoder._row", "the head of a value", "len(value) < HEAD")
     yield from other(head, "RegistryDecoder._row", "the head of a value", "or value[0] != _MAGIC", "")
     yield from other(head, "RegistryDecoder._row", "the id of a schema", '"big"', '"little"')
@@ -22,16 +22,16 @@ def format_mutants() -> Iterator[Mutant]:
 
 
 def _of_keys() -> Iterator[Mutant]:
-    keys = "codec/key_columns.py"
+    keys = "formats/record_decoder.py"
     yield from other(keys, "KeyColumns.decode", "a key that must be there", "if key is None", "if False")
     yield from other(keys, "KeyColumns.decode", "a key that must be there", "*decoded.faults, *absent", "*absent")
     yield from other(
-        "codec/record_decoder.py", "RecordDecoder.decode", "a value before its key", "reversed(parts)", "parts"
+        "formats/record_decoder.py", "RecordDecoder.decode", "a value before its key", "reversed(parts)", "parts"
     )
 
 
 def _of_avro_bytes() -> Iterator[Mutant]:
-    binary, number, cut = "codec/avro_binary.py", "a number of Avro", "what is cut off"
+    binary, number, cut = "formats/avro_binary.py", "a number of Avro", "what is cut off"
     yield from other(binary, "_long", cut, "len(data)", "len(data) - 1")
     yield from comparison(binary, "_long", number, "byte < 0x80")
     yield from comparison(binary, "_long", number, "shift > 63")
@@ -48,7 +48,7 @@ def _of_avro_bytes() -> Iterator[Mutant]:
 
 
 def _of_avro_fields() -> Iterator[Mutant]:
-    resolution, schemas, digits = "codec/avro_resolution.py", "codec/avro_schemas.py", "the digits of Avro"
+    resolution, schemas, digits = "formats/avro_schemas.py", "formats/avro_schemas.py", "the digits of Avro"
     yield from comparison(resolution, "_fits", digits, "writer.scale <= declared.scale")
     yield from comparison(resolution, "_fits", digits, "writer.precision - writer.scale <= before")
     largest = "10 ** (declared.precision - declared.scale + scale)"
@@ -64,7 +64,7 @@ def _of_avro_fields() -> Iterator[Mutant]:
 
 
 def _of_messages() -> Iterator[Mutant]:
-    decoder, place = "codec/protobuf_decoder.py", "which message of its file"
+    decoder, place = "formats/protobuf_resolution.py", "which message of its file"
     count = "0 <= count <= len(value) - at"
     wrong = ("0 < count <= len(value) - at", "0 <= count < len(value) - at")
     yield from other(decoder, "_indexes", place, count, *wrong)
@@ -72,13 +72,13 @@ def _of_messages() -> Iterator[Mutant]:
     yield from comparison(decoder, "_index", place, "byte < 0x80")
     yield from other(decoder, "_index", place, "(number >> 1) ^ -(number & 1)", "(number >> 1)")
     yield from other(decoder, "", "the bytes of an index", "_LONGEST = 5", "_LONGEST = 1")
-    yield from comparison("codec/protobuf_schemas.py", "writer_message", place, "len(meant) > 1")
+    yield from comparison("formats/protobuf_schemas.py", "writer_message", place, "len(meant) > 1")
     unset = "if field.has_presence"
-    yield from other("codec/protobuf_places.py", "_step", "what is not written is null", unset, "if False")
+    yield from other("formats/protobuf_schemas.py", "_step", "what is not written is null", unset, "if False")
 
 
 def _of_message_fields() -> Iterator[Mutant]:
-    resolution, digits = "codec/protobuf_resolution.py", "the digits of Protobuf"
+    resolution, digits = "formats/protobuf_resolution.py", "the digits of Protobuf"
     yield from comparison(resolution, "_scalar", "a whole number of Protobuf", "given <= LONG_MAX")
     yield from comparison(resolution, "_decimal_of_bytes", digits, "len(given.value) > _LONGEST_DECIMAL")
     yield from other(resolution, "_decimal_of_bytes", digits, "signed=True", "signed=False")
@@ -93,7 +93,7 @@ def _of_message_fields() -> Iterator[Mutant]:
 
 
 def _of_files() -> Iterator[Mutant]:
-    texts, file = "codec/protobuf_texts.py", "the text of a file"
+    texts, file = "formats/protobuf_texts.py", "the text of a file"
     yield from other(texts, "_Parser._peek", file, "< len(self._words)", "< len(self._words) - 1")
     yield from comparison(texts, "_Parser._next", file, "self._at > len(self._words) + 1")
     yield from comparison(texts, "_words", file, "at < len(text)")

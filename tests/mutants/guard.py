@@ -1,4 +1,4 @@
-"""Rules of ``core`` that raise as soon as the recompute asks them: so it is seen to have its own, in every scene.
+"""Rules of ``declare`` that raise as soon as the recompute asks them: so it is seen to have its own, in every scene.
 
 A copy of the package gets a guard at the head of every function that has a mutant. While the recompute is at work the
 file ``GUARDED`` lies beside the package, and a guard that is reached raises, in Spark's workers as well.
@@ -29,9 +29,9 @@ def guard(package: Path, mutants: Iterable[Mutant]) -> None:
 
 
 def can_be_guarded(mutant: Mutant) -> bool:
-    """Whether it is in a function of ``core`` rather than among a class's or a module's own names."""
+    """Whether it is in a function of ``declare`` rather than among a class's or a module's own names."""
     name = mutant.inside.rpartition(".")[2]
-    return mutant.in_core and name == name.lower() != ""
+    return mutant.is_shared and name == name.lower() != ""
 
 
 def guarded(source: str, names: Iterable[str], flag: Path) -> str:

@@ -48,9 +48,9 @@ class Mutant(Site):
         return source[:start] + self.replacement + source[end:]
 
     @property
-    def in_core(self) -> bool:
+    def is_shared(self) -> bool:
         """Whether interpreter and stream have it both."""
-        return self.file.startswith("core/")
+        return self.file.startswith("declare/")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.mutants.mutant import Mutant, bound, comparison, other
 
-AT = "spark/operators/"
+AT = "engine/operators/"
 
 
 def operator_mutants() -> Iterator[Mutant]:
@@ -21,13 +21,15 @@ def operator_mutants() -> Iterator[Mutant]:
 
 def _of_windows() -> Iterator[Mutant]:
     due = "pl.col(WINDOW_END) + windows.closes_ms(0) <= frontier_ms"
-    yield from comparison(AT + "windowed.py", "WindowedOperator._is_due", "a result is due", due)
-    yield from bound(AT + "windowed.py", "WindowedOperator._is_due", "a result is due", due)
-    yield from comparison(AT + "windowing.py", "is_late", "a row is late for its window", ">= 0")
-    yield from bound(AT + "windowing.py", "margin_ms", "a row is late for its window", "windows.closes_ms(0)")
+    yield from comparison(AT + "batch_windows.py", "WindowedOperator._is_due", "a result is due", due)
+    yield from bound(AT + "batch_windows.py", "WindowedOperator._is_due", "a result is due", due)
+    yield from comparison(AT + "windowed_state.py", "is_late", "a row is late for its window", ">= 0")
+    yield from bound(AT + "windowed_state.py", "margin_ms", "a row is late for its window", "windows.closes_ms(0)")
     gone = "pl.col(WINDOW_END) + settles_ms <= settled_ms"
-    yield from other(AT + "windowed.py", "WindowedOperator._forget", "when a result is forgotten", gone, f"{gone} + 1")
-    session = AT + "merged_sessions.py"
+    yield from other(
+        AT + "batch_windows.py", "WindowedOperator._forget", "when a result is forgotten", gone, f"{gone} + 1"
+    )
+    session = AT + "merged_windows.py"
     yield from comparison(session, "MergedSessions._marked", "sessions are apart", "pl.col(WINDOW_START) > ends")
     yield from bound(session, "MergedSessions._marked", "sessions are apart", "self.windows.gap_ms")
     yield from bound(session, "_reached", "the session before is joined", "timestamp_ms - gap_ms")
@@ -35,18 +37,18 @@ def _of_windows() -> Iterator[Mutant]:
     reach = "at_ms + self.windows.reach_ms"
     yield from bound(session, "MergedSessions._late", "how far before its end a record may join", reach)
     reach = "record.timestamp_ms + self._windows.reach_ms"
-    yield from bound(AT + "session_panes.py", "SessionPane.add", "how far before the end of a cut one", reach)
+    yield from bound(AT + "pane_kinds.py", "SessionPane.add", "how far before the end of a cut one", reach)
     follows = "passes | (pl.col(REVISION) > 0)"
-    yield from other(AT + "stateless.py", "_filtered", "a filter follows what is withdrawn", follows, "passes")
-    yield from comparison(AT + "lateness.py", "on_time", "a row is late for its operator", "margin >= 0")
-    yield from bound(AT + "lateness.py", "on_time", "a row is late for its operator", "bound_ms - 1")
+    yield from other(AT + "batch_stateless.py", "_filtered", "a filter follows what is withdrawn", follows, "passes")
+    yield from comparison(AT + "batch_operator.py", "on_time", "a row is late for its operator", "margin >= 0")
+    yield from bound(AT + "batch_operator.py", "on_time", "a row is late for its operator", "bound_ms - 1")
     yield from other(
-        AT + "lateness.py", "on_time", "a derived row is never late", "fill_null(False)", "fill_null(True)"
+        AT + "batch_operator.py", "on_time", "a derived row is never late", "fill_null(False)", "fill_null(True)"
     )
 
 
 def _of_joins() -> Iterator[Mutant]:
-    join = AT + "joins.py"
+    join = AT + "batch_joins.py"
     alone = "bound_ms < frontier_ms"
     yield from comparison(join, "StreamStreamJoinOperator._settle", "a record leaves alone", alone)
     yield from bound(join, "StreamStreamJoinOperator._settle", "a record leaves alone", alone)
@@ -67,18 +69,17 @@ def _of_joins() -> Iterator[Mutant]:
     both = "time.is_between(first_ms, last_ms"
     yield from other(join, near, "how old a partner can be", both, f'{both}, closed="right"')
     yield from other(join, near, "how young a partner can be", both, f'{both}, closed="left"')
-    pairs = AT + "joins.py"
-    yield from bound(pairs, "_found", "a partner may come before", "placed[_PLACE] - before_ms")
-    yield from bound(pairs, "_found", "a partner may come after", "placed[_PLACE] + after_ms")
+    yield from bound(join, "_found", "a partner may come before", "placed[_PLACE] - before_ms")
+    yield from bound(join, "_found", "a partner may come after", "placed[_PLACE] + after_ms")
     least, most = "_integer(times.min()) - before_ms", "+ after_ms - first_ms + 1"
-    yield from other(pairs, "_found", "where a key's places begin", least, f"({least} + 1)")
-    yield from other(pairs, "_found", "where a key's places end", most, "+ after_ms - first_ms")
-    yield from other(pairs, "_found", "the earliest partner counts", '"left").to_numpy', '"right").to_numpy')
-    yield from other(pairs, "_found", "the latest partner counts", '"right").to_numpy', '"left").to_numpy')
+    yield from other(join, "_found", "where a key's places begin", least, f"({least} + 1)")
+    yield from other(join, "_found", "where a key's places end", most, "+ after_ms - first_ms")
+    yield from other(join, "_found", "the earliest partner counts", '"left").to_numpy', '"right").to_numpy')
+    yield from other(join, "_found", "the latest partner counts", '"right").to_numpy', '"left").to_numpy')
 
 
 def _of_what_is_held() -> Iterator[Mutant]:
-    first = AT + "remembering.py"
+    first = AT + "batch_suppression.py"
     due = "pl.col(TIMESTAMP) + self.node.horizon_ms < frontier_ms"
     yield from comparison(first, "DeduplicateOperator._decided", "a first leaves", due)
     yield from bound(first, "DeduplicateOperator._decided", "a first leaves", due)
@@ -96,9 +97,13 @@ def _of_what_is_held() -> Iterator[Mutant]:
     passed = "passed_ms=self.clock.before_ms"
     yield from other(first, "InOrderOperator.process", "what has left makes late", passed, "passed_ms=None")
     yield from other(
-        AT + "rows.py", "time_order", "records go by event time", "pl.col(TIMESTAMP), pl.lit(0)", "pl.lit(0), pl.lit(0)"
+        AT + "batch_rows.py",
+        "time_order",
+        "records go by event time",
+        "pl.col(TIMESTAMP), pl.lit(0)",
+        "pl.lit(0), pl.lit(0)",
     )
-    lookup = AT + "lookups.py"
+    lookup = AT + "batch_joins.py"
     waiting = "pl.col(TIMESTAMP) <= reached_ms"
     yield from comparison(lookup, "StreamTableJoinOperator._due", "a lookup waits", waiting)
     yield from bound(lookup, "StreamTableJoinOperator._due", "a lookup waits", waiting)
@@ -112,7 +117,7 @@ def _of_what_is_held() -> Iterator[Mutant]:
         lookup, "StreamTableJoinOperator.__post_init__", "as of when a lookup is", event, event.replace("==", "!=")
     )
     yield from _of_histories(lookup)
-    joined = AT + "table_joins.py"
+    joined = AT + "batch_tables.py"
     yield from other(joined, "TableTableJoinOperator._with_row", "tables change in turn", backward, exact)
 
 
@@ -135,13 +140,15 @@ def _of_histories(lookup: str) -> Iterator[Mutant]:
 def _of_timers_and_panes() -> Iterator[Mutant]:
     timer = "kept.next_timer_ms <= about[_BEFORE]"
     before = "ProcessOperator._fire_before"
-    yield from comparison(AT + "processing.py", before, "a timer goes off before a record", timer)
-    yield from bound(AT + "processing.py", before, "a timer goes off before a record", timer)
+    yield from comparison(AT + "batch_processing.py", before, "a timer goes off before a record", timer)
+    yield from bound(AT + "batch_processing.py", before, "a timer goes off before a record", timer)
     fired = "kept.next_timer_ms <= frontier_ms"
-    yield from comparison(AT + "processing.py", "ProcessOperator._fire_reached", "a timer sets a timer", fired)
+    yield from comparison(AT + "batch_processing.py", "ProcessOperator._fire_reached", "a timer sets a timer", fired)
     for code in ("list.min() <= until_ms", "kept.next_timer_ms <= until_ms"):
-        yield from comparison(AT + "key_states.py", "KeyStates.with_timers", "a timer goes off at the frontier", code)
-    panes = AT + "sliding_panes.py"
+        yield from comparison(
+            "engine/state/key_states.py", "KeyStates.with_timers", "a timer goes off at the frontier", code
+        )
+    panes = AT + "pane_kinds.py"
     yield from bound(panes, "SlidingPane.add", "a record is late for all", "windows.difference_ms")
     held = "start_ms <= at_ms <= end_ms"
     yield from other(panes, "SlidingPane._around", "who is in a window", held, held.replace("<=", "<", 1))
@@ -164,10 +171,10 @@ def _of_timers_and_panes() -> Iterator[Mutant]:
         AT + "panes.py", "TimePane.add", "a window of what may be revised ends", "start + self._windows.size_ms"
     )
     before = "bisect_left(self._times, start_ms"
-    yield from other(AT + "placed.py", "ByTime.between", "who is in a window", before, before.replace("left", "right"))
-    yield from other(AT + "placed.py", "ByTime.between", "who is in a window", "bisect_right(self", "bisect_left(self")
+    yield from other(panes, "ByTime.between", "who is in a window", before, before.replace("left", "right"))
+    yield from other(panes, "ByTime.between", "who is in a window", "bisect_right(self", "bisect_left(self")
     for reached in ("timestamp_ms - self._windows.gap_ms", "timestamp_ms + self._windows.gap_ms"):
-        yield from bound(AT + "session_panes.py", "Sessions._reached", "whom a record joins", reached)
+        yield from bound(panes, "Sessions._reached", "whom a record joins", reached)
     kept = "closes_ms <= settled_ms"
     yield from other(AT + "kept_records.py", "KeptRecords.forget", "when a record is forgotten", kept, f"{kept} + 1")
     last = "1 + windows.difference_ms"
@@ -176,22 +183,24 @@ def _of_timers_and_panes() -> Iterator[Mutant]:
 
 def _of_functions() -> Iterator[Mutant]:
     letter, changed = "who raised is a dead letter", "who raised has changed nothing"
-    yield from other(AT + "stateless.py", "_flat_mapped", letter, "raised.add(rows.row(index, named=True), error)", "0")
-    yield from other(AT + "processing.py", "ProcessOperator._replay", letter, "raised.add(about, error)", "0")
-    yield from other("spark/graph_computation.py", "GraphComputation.computed", letter, '"anti"', '"semi"')
+    yield from other(
+        AT + "batch_stateless.py", "_flat_mapped", letter, "raised.add(rows.row(index, named=True), error)", "0"
+    )
+    yield from other(AT + "batch_processing.py", "ProcessOperator._replay", letter, "raised.add(about, error)", "0")
+    yield from other("engine/exchange/graph_computation.py", "GraphComputation.computed", letter, '"anti"', '"semi"')
     tried = "aside.add(new.row(number, named=True), error)"
-    yield from other(AT + "fold_trials.py", "FoldTrials._without", letter, tried, "0")
+    yield from other(AT + "accumulators.py", "FoldTrials._without", letter, tried, "0")
     yield from other(AT + "folds.py", "Trial.take", changed, "if not self._is_unchanging()", "if False")
     known = "deepcopy(kept.known) if kept.known else self._keys.before_the_batch(kept.state.key)"
     undo = "ProcessOperator._undo"
-    yield from other(AT + "processing.py", undo, changed, known, "kept.state", known.split(" else ")[1])
-    yield from other(AT + "processing.py", undo, changed, "self._fire_before(about, kept, nothing)", "0")
-    yield from other(AT + "processing.py", undo, changed, "deepcopy(kept.state)", "kept.state")
+    yield from other(AT + "batch_processing.py", undo, changed, known, "kept.state", known.split(" else ")[1])
+    yield from other(AT + "batch_processing.py", undo, changed, "self._fire_before(about, kept, nothing)", "0")
+    yield from other(AT + "batch_processing.py", undo, changed, "deepcopy(kept.state)", "kept.state")
 
 
 def _of_the_rest() -> Iterator[Mutant]:
     null = "pl.col(field_column(plain)).is_null()"
-    yield from other(AT + "rows.py", "as_written", "a plain value that is null deletes", f" | {null}", "")
+    yield from other(AT + "batch_rows.py", "as_written", "a plain value that is null deletes", f" | {null}", "")
     settled = "closes_ms <= settled_ms"
     earlier, later = "known.start_ms - gap_ms", "known.end_ms + gap_ms"
     yield from bound(AT + "folds.py", "_grown", "which sessions a fold merges", earlier)
@@ -200,27 +209,31 @@ def _of_the_rest() -> Iterator[Mutant]:
         AT + "merged_windows.py", "MergedWindows.forget", "when a window is forgotten", settled, f"{settled} + 1"
     )
     yield from other(
-        AT + "joins.py",
+        AT + "batch_joins.py",
         "StreamStreamJoinOperator._settle",
         "when a row is forgotten",
         "bound_ms < forgotten_ms",
         "bound_ms <= forgotten_ms",
     )
-    yield from other(AT + "clock.py", "Clock._slowest", "the slowest partition counts", "self.delay_ms", "0")
+    yield from other(AT + "batch_operator.py", "Clock._slowest", "the slowest partition counts", "self.delay_ms", "0")
     yield from other(
-        AT + "clock.py", "Clock.advance", "whose records are no clock", "if not self.holds_back", "if self.holds_back"
+        AT + "batch_operator.py",
+        "Clock.advance",
+        "whose records are no clock",
+        "if not self.holds_back",
+        "if self.holds_back",
     )
     yield from other(
-        AT + "clock.py", "held_back", "by what a held record is judged", "pl.col(JUDGED)", "pl.col(TIMESTAMP)"
+        AT + "batch_operator.py", "held_back", "by what a held record is judged", "pl.col(JUDGED)", "pl.col(TIMESTAMP)"
     )
     delayed = "ms - delay_ms"
-    yield from bound(AT + "clock.py", "_delayed", "no frontier runs ahead of one above", delayed)
-    yield from other(AT + "clock.py", "_least", "the slowest partition counts", "min(known)", "max(known)")
+    yield from bound(AT + "batch_operator.py", "_delayed", "no frontier runs ahead of one above", delayed)
+    yield from other(AT + "batch_operator.py", "_least", "the slowest partition counts", "min(known)", "max(known)")
     never = "max(reached, self.before_ms)"
     yield from other(
-        AT + "clock.py", "Clock._advance_frontier", "an operator's frontier never falls back", never, "reached"
+        AT + "batch_operator.py", "Clock._advance_frontier", "an operator's frontier never falls back", never, "reached"
     )
     sketch = "found < SKETCH_SIZE"
-    yield from comparison(AT + "accumulator_lists.py", "Sketched.result", "when a count is an estimate", sketch)
+    yield from comparison(AT + "accumulator_kinds.py", "Sketched.result", "when a count is an estimate", sketch)
     longest = "span <= longest"
     yield from comparison(AT + "accumulators.py", "Accumulators.running", "totals up to each record", longest)

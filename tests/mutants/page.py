@@ -22,8 +22,8 @@ the audit does. **What differs**:
 * `declaration`: it has another fingerprint than the one in force. A default is part of the declaration, so that stream
   and recompute have the same one; an audit refuses batches that were made by another.
 
-**Caught by** says who differs. A mutant in `core` changes the reference interpreter as it changes the stream, so that
-only the audit can see it. Not listed are mutants that let the stream remember longer than it must: they change no
+**Caught by** says who differs. A mutant in `declare` changes the reference interpreter as it changes the stream, so
+that only the audit can see it. Not listed are mutants that let the stream remember longer than it must: they change no
 result.
 
 """

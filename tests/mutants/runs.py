@@ -12,25 +12,23 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from tests.mutants.scene import Scene
 from tests.spark.recompute.graph_logs import Arrival, frames
-from tests.unit.spark.engine import Engine
-from tests.unit.spark.topology_engine import TopologyEngine
-from tests.unit.spark.topology_runs import engine_rows, interpreter_row, row_of, text_of
+from tests.unit.engine.engine import Engine
+from tests.unit.engine.topology_engine import TopologyEngine
+from tests.unit.engine.topology_runs import engine_rows, interpreter_row, row_of, text_of
 
-from recount.audit.ledger import Ledger
-from recount.audit.ledger_rules import ledger_faults
-from recount.audit.topologies.identity import Identity, identity_of
-from recount.audit.topologies.readings import batch_ends, table_ends
-from recount.core.fingerprint import Declared
-from recount.core.interpreter.driver import TopologyDriver
-from recount.core.ledger import BatchProof, PartitionProof
-from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
-from recount.core.own_columns import IS_NULL, RESULT_TIME
-from recount.core.sums import SumTooLarge
-from recount.recompute.graph.recomputed import recomputed
-from recount.spark.columns import TIMESTAMP
-from recount.spark.partition_clock import PartitionClock
-from recount.spark.plan import plan_of
-from recount.spark.stage import LATE_SCHEMA
+from recount.audit.compare.identity import Identity, identity_of
+from recount.audit.cut.audited_ledger import Ledger, ledger_faults
+from recount.audit.cut.scope import batch_ends, table_ends
+from recount.declare.aggregates import SumTooLarge
+from recount.declare.columns import IS_NULL, RESULT_TIME, TIMESTAMP
+from recount.declare.fingerprint import Declared
+from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.engine.operators.partition_clock import PartitionClock
+from recount.engine.stage.map_stage import LATE_SCHEMA
+from recount.engine.stage.partials import plan_of
+from recount.recompute.operators.recomputed import recomputed
+from recount.reference.topology_driver import TopologyDriver
+from recount.tables.ledger import BatchProof, PartitionProof
 
 Row = tuple[Any, ...]
 _BAD = ("topic", "partition", "offset", "timestamp_ms", "reason")

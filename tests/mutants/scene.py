@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.unit.spark.engine import NOW_MS
-from tests.unit.spark.random_topology_logs import Event
+from tests.unit.engine.engine import NOW_MS
+from tests.unit.engine.random_topology_logs import Event
 
-from recount.core.topology import Topology
+from recount.declare.topology import Topology
 
 PARTITIONS = 2
 LATEST_MS = NOW_MS + 3_600_000

@@ -9,7 +9,7 @@ from tests.mutants.scene import Scene
 from tests.mutants.scenes_of_values import one_by_one
 from tests.mutants.schemas import AVRO_IDS, EMPTY_ID, FILE_ID
 
-from recount.core.schema import (
+from recount.declare.schema import (
     BOOLEAN,
     BYTES,
     DATE,
@@ -22,7 +22,7 @@ from recount.core.schema import (
     list_of,
     nested,
 )
-from recount.core.topics import Topic
+from recount.declare.topics import Topic
 
 _AVRO = Topic(
     name="avro",

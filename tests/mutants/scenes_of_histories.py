@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from tests.mutants.scene import Scene
 from tests.mutants.scenes_of_time import LEFT, record_of, topology_of
-from tests.unit.spark.random_flows import TOPICS
+from tests.unit.engine.random_flows import TOPICS
 
-from recount.core.flow import RecordStream, Table, table
+from recount.declare.flow import RecordStream, Table, table
 
 Step = tuple[str, int]
 """A topic and a time: there it has a record in each of its two partitions."""

@@ -15,19 +15,19 @@ from operator import add
 from typing import Any
 
 from tests.mutants.scene import LATEST_MS, PARTITIONS, Scene
-from tests.unit.spark.engine import NOW_MS, LogRecord
-from tests.unit.spark.random_flows import TOPICS
-from tests.unit.spark.random_topology_logs import Event
+from tests.unit.engine.engine import NOW_MS, LogRecord
+from tests.unit.engine.random_flows import TOPICS
+from tests.unit.engine.random_topology_logs import Event
 
-from recount.core.aggregates import count, fold, reduce, total
-from recount.core.expressions import col
-from recount.core.flow import RecordStream, Table, stream, table
-from recount.core.nodes import KEY
-from recount.core.processing import KeyState
-from recount.core.schema import LONG, STRING, list_of
-from recount.core.topics import Topic
-from recount.core.topology import Topology
-from recount.core.windows import Windows, hopping, session, sliding, tumbling
+from recount.declare.aggregates import count, fold, reduce, total
+from recount.declare.expressions import col
+from recount.declare.flow import RecordStream, Table, stream, table
+from recount.declare.operators.nodes import KEY
+from recount.declare.operators.processing import KeyState
+from recount.declare.schema import LONG, STRING, list_of
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology
+from recount.declare.windows import Windows, hopping, session, sliding, tumbling
 
 BATCH, LAST_MS = 60, 319
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tests.mutants.scene import Scene
-from tests.unit.spark.engine import LogRecord
-from tests.unit.spark.random_topology_logs import Event
+from tests.unit.engine.engine import LogRecord
+from tests.unit.engine.random_topology_logs import Event
 
-from recount.core.aggregates import average, count, distinct, total
-from recount.core.flow import stream
-from recount.core.plain_values import PlainValue
-from recount.core.schema import (
+from recount.declare.aggregates import average, count, distinct, total
+from recount.declare.flow import stream
+from recount.declare.plain_values import PlainValue
+from recount.declare.schema import (
     BOOLEAN,
     BYTES,
     DATE,
@@ -29,9 +29,9 @@ from recount.core.schema import (
     in_key,
     nested,
 )
-from recount.core.topics import Topic
-from recount.core.topology import Topology
-from recount.core.windows import tumbling
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology
+from recount.declare.windows import tumbling
 
 VALUES = Topic(
     name="values",

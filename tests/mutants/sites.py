@@ -10,26 +10,33 @@ from pathlib import Path
 from tests.mutants.mutant import Site
 
 RULE_MODULES = (
-    *(f"core/{name}.py" for name in ("windows", "joins", "processing", "changelogs", "event_time", "record_keys")),
     *(
-        f"core/{name}.py"
-        for name in ("reading", "readings", "histories", "flow", "topology", "schema", "plain_values", "sums")
+        f"declare/{name}.py"
+        for name in ("aggregates", "flow", "plain_values", "schema", "topology", "values", "windows")
     ),
-    *(f"codec/{name}.py" for name in ("decoder", "json_shape", "registry_decoder", "record_decoder", "key_columns")),
-    *(f"codec/avro_{name}.py" for name in ("binary", "decoder", "resolution", "schemas")),
-    *(f"codec/protobuf_{name}.py" for name in ("decoder", "places", "resolution", "schemas", "texts")),
     *(
-        f"spark/{name}.py"
-        for name in ("stage", "window_starts", "intake", "open_windows", "partition_clock", "exact_sums")
+        f"declare/operators/{name}.py"
+        for name in ("event_time", "joins", "keys_and_fields", "placement", "processing", "tables")
     ),
-    *(f"spark/{name}.py" for name in ("aggregation", "graph_computation")),
+    *(f"formats/{name}.py" for name in ("json_values", "record_decoder", "registry_decoders")),
+    *(f"formats/avro_{name}.py" for name in ("binary", "schemas")),
+    *(f"formats/protobuf_{name}.py" for name in ("resolution", "schemas", "texts")),
+    *(f"engine/stage/{name}.py" for name in ("exact_sums", "map_stage", "partials")),
+    *(f"engine/exchange/{name}.py" for name in ("aggregation", "graph_computation")),
+    *(f"engine/state/{name}.py" for name in ("key_states", "keyed_rows", "open_windows")),
 )
-"""And every module of ``spark/operators`` but those of ``_STORAGE``."""
-_STORAGE = frozenset({"row_runs.py"})
-"""How rows are held, never which: that is what tests/unit/spark/operators/test_rows.py compares."""
+"""And every module of ``engine/operators``."""
+_NO_RULES = {
+    "engine/state/keyed_rows.py": {"Run", "RunSizes", "places_of"},
+    "declare/values.py": {"is_too_deep", "has_too_deep"},
+    "engine/state/open_windows.py": {"SortedRuns"},
+}
+"""How rows are held, never which (tests/unit/engine/operators/test_keyed_rows.py); depth of JSON."""
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _SEARCHES = frozenset({"bisect_left", "bisect_right", "search_sorted", "is_between", "join_asof"})
-_WITH_DEFAULTS = frozenset({"core/flow.py", "core/topology.py", "core/joins.py", "core/changelogs.py"})
+_WITH_DEFAULTS = frozenset(
+    {"declare/flow.py", "declare/topology.py", "declare/operators/joins.py", "declare/operators/tables.py"}
+)
 Place = tuple[int, int]
 """From which character of the source to which."""
 
@@ -45,14 +52,14 @@ class Boundary:
 
 def rule_modules(root: Path) -> list[str]:
     """All of them, of the package below ``root``."""
-    operators = sorted((root / "spark" / "operators").glob("*.py"))
-    return [*RULE_MODULES, *(f"spark/operators/{file.name}" for file in operators if file.name not in _STORAGE)]
+    operators = sorted((root / "engine" / "operators").glob("*.py"))
+    return [*RULE_MODULES, *(f"engine/operators/{file.name}" for file in operators)]
 
 
 def boundaries(file: str, source: str) -> Iterator[Place]:
     """From where to where each stands: comparisons by order, searches, sums of milliseconds, and defaults."""
     lines = source.splitlines(keepends=True)
-    for node in ast.walk(ast.parse(source)):
+    for node in _of_rules(file, ast.parse(source)):
         if _is_boundary(node):
             yield _place(lines, node)
         elif file in _WITH_DEFAULTS:
@@ -82,6 +89,12 @@ def is_of(site: Site, boundary: Boundary, root: Path) -> bool:
 
 def _touch(one: Place, other: Place) -> bool:
     return one[0] < other[1] and other[0] < one[1]
+
+
+def _of_rules(file: str, tree: ast.Module) -> Iterator[ast.AST]:
+    for part in tree.body:
+        if getattr(part, "name", "") not in _NO_RULES.get(file, ()):
+            yield from ast.walk(part)
 
 
 def _is_boundary(node: ast.AST) -> bool:

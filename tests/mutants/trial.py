@@ -3,8 +3,8 @@
 Started by ``python -m tests.mutants`` with the copy at the front of ``PYTHONPATH``. One Spark lasts for all mutants.
 What is imported is forgotten between two of them, by this process and, because Spark's Python workers are used once,
 by the tasks. The recompute cannot import the engine (`tests/unit/test_import_boundaries.py`) and reaches none of the
-functions of ``core`` that have a mutant (``guard``), so it would say the same with each of these mutants: what it says
-of a scene is kept. With a mutant that no guard can stand before, of a class or module, it computes anew.
+functions of ``declare`` that have a mutant (``guard``), so it would say the same with each of these mutants: what it
+says of a scene is kept. With a mutant that no guard can stand before, of a class or module, it computes anew.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from polars.exceptions import PanicException
 from tests.mutants.guard import can_be_guarded, guard, recompute_at_work
 from tests.mutants.mutant import Mutant
 from tests.mutants.schemas import SCHEMAS
-from tests.unit.codec.served_registry import served
+from tests.unit.formats.served_registry import served
 
 _EVERYTHING = ("recount", "tests.unit", "tests.spark", "tests.mutants.scene", "tests.mutants.runs")
 _ENGINE = (
-    *("recount.spark", "recount.codec"),
-    *("tests.unit.spark.engine", "tests.unit.spark.topology_", "tests.mutants.runs", "tests.mutants.scene"),
+    *("recount.engine", "recount.formats"),
+    *("tests.unit.engine.engine", "tests.unit.engine.topology_", "tests.mutants.runs", "tests.mutants.scene"),
 )
 
 
@@ -67,15 +67,15 @@ class Trial:
         file = self._package / mutant.file
         source = file.read_text()
         file.write_text(mutant.apply(source))
-        _forget(_EVERYTHING if mutant.in_core else _ENGINE)
+        _forget(_EVERYTHING if mutant.is_shared else _ENGINE)
         try:
-            return self._caught(mutant.scenes, anew=mutant.in_core and not can_be_guarded(mutant))
+            return self._caught(mutant.scenes, anew=mutant.is_shared and not can_be_guarded(mutant))
         except (Exception, PanicException) as error:
             # a stream that stops has nothing that an audit could judge
             return {"scene": "", "parts": [f"{type(error).__name__}: {str(error)[:200]}"], "caught_by": []}
         finally:
             file.write_text(source)
-            _forget(_EVERYTHING if mutant.in_core else _ENGINE)
+            _forget(_EVERYTHING if mutant.is_shared else _ENGINE)
 
     def _caught(self, names: Sequence[str], *, anew: bool) -> dict[str, Any]:
         scenes, runs = _imported()
@@ -129,7 +129,7 @@ def small_spark(scratch: Path, jars: str) -> Iterator[Any]:
     """Spark for a hundred records at a time, whose Python workers are used once."""
     from pyspark.sql import SparkSession
 
-    from recount.sessions import session_configuration
+    from recount.tables.spark_session import session_configuration
 
     configuration = {
         **session_configuration(jars),

@@ -29,26 +29,25 @@ from tests.local_spark import TINY, local_session
 from tests.nights.city import STREAMS, archived_zones, fares, rides, zones
 from tests.nights.report import PAGE, Night, page
 
-from recount.audit.again import again
-from recount.audit.certificate import load
-from recount.audit.nightly import CertifiedAudit, audited
-from recount.audit.verifying import chain_in
-from recount.backfill.plan import plan as planned_repair
-from recount.backfill.repair import repair
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.core.topology import Topology
+from recount.audit.certificate.certificate_files import load
+from recount.audit.certificate.signing import chain_in
+from recount.audit.night import CertifiedAudit, audited
+from recount.audit.repeated_audit import again
+from recount.backfill.single_backfill import plan as planned_repair
+from recount.backfill.single_backfill import repair
+from recount.declare.topology import Topology
+from recount.engine.commit.batch import TopologyWork
+from recount.engine.driver.runner import RunOptions, StreamRunner
+from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.kafka.connection import Connection
-from recount.kafka.declared import dead_letter_topic
 from recount.kafka.offsets import classify_gap, log_ranges
-from recount.kafka.platform import platform_topics
-from recount.kafka.topics import apply, plan
-from recount.local.home import Home
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.spark.archive import ArchiveWork
-from recount.spark.batch import TopologyWork
-from recount.spark.runner import RunOptions, StreamRunner
+from recount.kafka.topic_drift import dead_letter_topic, platform_topics
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.project import Project
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
 
 MINUTE_MS = 60_000
 NIGHT_MS = 24 * 60 * MINUTE_MS

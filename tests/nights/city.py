@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from recount.core.aggregates import count, largest, total
-from recount.core.archive import Archive
-from recount.core.expressions import col
-from recount.core.limits import Health
-from recount.core.schema import LONG, STRING, RecordSchema, decimal
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream, table
-from recount.core.windows import session, tumbling
+from recount.declare.aggregates import count, largest, total
+from recount.declare.expressions import col
+from recount.declare.groups import Archive
+from recount.declare.limits import Health
+from recount.declare.schema import LONG, STRING, RecordSchema, decimal
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream, table
+from recount.declare.windows import session, tumbling
 
 FOR_EVER = -1
 RIDE = RecordSchema.of(

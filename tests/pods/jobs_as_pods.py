@@ -13,11 +13,11 @@ import yaml
 from tests.fake_kubernetes import FakeKubernetes
 
 from recount.airflow.submission import Submission
-from recount.core.resources import Resources
-from recount.local.home import Home
-from recount.local.ports import LOOPBACK
-from recount.local.profile import embedded_settings
-from recount.local.project import Project
+from recount.declare.limits import Resources
+from recount.profile.daemon import LOOPBACK
+from recount.profile.embedded import embedded_settings
+from recount.profile.home import Home
+from recount.profile.project import Project
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -26,8 +26,8 @@ JOB = """
 import os, sys
 from pathlib import Path
 
-from recount.core.settings import Settings
-from recount.sessions import spark_session
+from recount.runtime.settings import Settings
+from recount.tables.spark_session import spark_session
 
 told = Path(sys.argv[1])
 session = spark_session(Settings.from_environment(os.environ), "job")

@@ -23,7 +23,7 @@ from tests.shop_nights.night import live
 from tests.shop_nights.page import PAGES, page
 from tests.unit.topologies.shop_log import topics_of
 
-from recount.core.registry import declared
+from recount.declare.registry import declared
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="what lives through the nights; made if it lacks")
     parser.add_argument("--records", type=int, default=60, help="of each topic, a night")
     parser.add_argument(
-        "--played", type=int, default=0, help="so many in all, a night, as `recount play` makes them, instead"
+        "--played", type=int, default=0, help="so many in all, a night, as `make play` makes them, instead"
     )
     parser.add_argument("--streams", nargs="*", help="only these")
     parser.add_argument("--control", type=Path, help="the folder of the control, which goes on there too")
@@ -73,7 +73,7 @@ def main() -> None:
 def _brings(given: argparse.Namespace, topics: int) -> str:
     """What a night brings, as its page says it."""
     if given.played:
-        return f"{given.played:,} records in all for the {topics} source topics, as `recount play` makes them"
+        return f"{given.played:,} records in all for the {topics} source topics, as `make play` makes them"
     return f"{given.records:,} records of each of the {topics} source topics"
 
 

@@ -17,20 +17,20 @@ from tests.spark.audit.stage import Stage, configure, send, settings_below
 from tests.unit.topologies.shop_log import START_MS, Arrival, topics_of
 
 from recount.audit.audit_session import OF_AN_AUDIT
-from recount.audit.auditable import AuditRequest
-from recount.audit.findings import Interval
-from recount.audit.together import Outcome, audited_together
-from recount.core.archive import Archive
-from recount.core.settings import Settings
-from recount.core.topology import Topology
+from recount.audit.cut.auditable import AuditRequest
+from recount.audit.findings.finding_register import Interval
+from recount.audit.group_night import Outcome, audited_together
+from recount.declare.groups import Archive
+from recount.declare.topology import Topology
+from recount.engine.driver.runner import RunOptions, StreamRunner
+from recount.engine.upkeep import trimming
+from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import partitions_of
-from recount.local.home import Home
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.spark import compaction
-from recount.spark.archive import ArchiveWork
-from recount.spark.runner import RunOptions, StreamRunner
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.project import Project
+from recount.runtime.settings import Settings
 
 DAY_MS = 86_400_000
 KEPT = "20 min"
@@ -129,7 +129,7 @@ def deployment(folder: Path, topologies: Sequence[Topology], archives: Sequence[
     """Start broker and Spark over what is in ``folder``; ended in the end."""
     project = Project.containing(Path(__file__).parent)
     # a night has a batch or two, and rows go with the upkeep
-    compaction.BATCHES_BETWEEN = _BATCHES_BETWEEN_UPKEEP
+    trimming.BATCHES_BETWEEN = _BATCHES_BETWEEN_UPKEEP
     folder.mkdir(parents=True, exist_ok=True)
     begun = folder / "begun"
     is_new = not begun.exists()

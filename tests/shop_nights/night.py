@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from bench.process_tree import ProcessTree
+from examples.shop.shop_records import Pace, ShopFlow
 from pyspark.sql import Row
 from tests.lies.lies import identity_in, said_in, with_other_value
 from tests.shop_nights.deployment import DAY_MS, Deployment
@@ -22,20 +23,17 @@ from tests.shop_nights.diary import Diary, Lie, Night
 from tests.spark.audit.stage import Stage
 from tests.unit.topologies.shop_log import CLOSING_MS, PARTITIONS, START_MS, Arrival, shop_log
 
-from recount.audit.nightly import audited, new_audit_id
-from recount.audit.shape import flow_of
-from recount.audit.snapshots import Snapshots
-from recount.audit.together import Outcome
-from recount.audit.topologies.identity import identity_of
-from recount.backfill.plan import plan
-from recount.backfill.repair import repair
-from recount.backfill.topologies.carrying_out import CarryingOut
-from recount.backfill.topologies.corrections_due import corrections_due
-from recount.core.own_columns import IS_NULL
-from recount.core.topology import Topology, Written
+from recount.audit.audit_shape import flow_of
+from recount.audit.carry.snapshots import Snapshots
+from recount.audit.compare.identity import identity_of
+from recount.audit.group_night import Outcome
+from recount.audit.night import audited, new_audit_id
+from recount.backfill.carrying_out import CarryingOut
+from recount.backfill.corrections_due import corrections_due
+from recount.backfill.single_backfill import plan, repair
+from recount.declare.columns import IS_NULL
+from recount.declare.topology import Topology, Written
 from recount.kafka.transaction import OutputTransaction
-from recount.play.arrival import Pace
-from recount.play.shop_flow import ShopFlow
 
 KEPT_DAYS = 3
 STREAMS_AT_ONCE = 3

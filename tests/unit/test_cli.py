@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from recount import cli
-from recount.core.errors import Terminal, Transient
+from recount.runtime.errors import Terminal, Transient
 
 
 def refuse() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from recount.airflow.role_commands import FAB
-from recount.core.settings import Settings
-from recount.local.project import Project
+from recount.airflow.roles import FAB
+from recount.profile.project import Project
+from recount.runtime.settings import Settings
 
 WITHOUT_DEFAULT = re.compile(r"\$\{(\w+):\?[^}]+\}")
 ROOT = Path(__file__).parents[2]

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from tests.batch_proofs import a_proof
 
-from recount.core.aggregates import count
-from recount.core.archive import Archive
-from recount.core.fingerprint import Declared
-from recount.core.ledger import BatchProof
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
-from recount.declarations import DeclarationLog, OtherDeclaration
+from recount.declare.aggregates import count
+from recount.declare.fingerprint import Declared
+from recount.declare.groups import Archive
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
+from recount.tables.decisions import DeclarationLog, OtherDeclaration
+from recount.tables.ledger import BatchProof
 
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(n=LONG))
 

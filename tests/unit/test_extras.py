@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from recount.extras import LIBRARIES, MissingExtra, missing_extras_named, require_extra
+from recount.runtime.installation import LIBRARIES, MissingExtra, missing_extras_named, require_extra
 
 SOURCES = Path(__file__).parents[2] / "include"
 MODULES = {
@@ -23,14 +23,10 @@ MODULES = {
 # module or package: the extra that it is of; every other module does with what every installation has
 PARTS = {
     "recount.airflow": "airflow",
-    "recount.web": "airflow",
+    "recount.pages": "airflow",
     "recount.serve.http_answers": "serve",
-    "recount.serve.asked_paths": "serve",
-    "recount.serve.bearer": "serve",
     "recount.serve.listening": "serve",
-    "recount.serve.refusals": "serve",
-    "recount.local": "local",
-    "recount.play": "local",
+    "recount.profile": "local",
 }
 # another extra brings them too, by way of its own packages
 ALSO_BRINGS = {"airflow": {"fastapi", "starlette", "httpx"}, "local": {"fastapi", "starlette"}}

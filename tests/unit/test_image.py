@@ -10,7 +10,7 @@ from zipfile import ZipFile
 import pytest
 from tests.lean_spark import SPARK, is_unused, make_lean_spark, patterns
 
-from recount.local.project import Project
+from recount.profile.project import Project
 
 JARS = SPARK / "jars"
 SERVICES = "META-INF/services/"

@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from recount.core.settings import Settings
+from recount.runtime.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "kubernetes"
 VERSIONS = ("1.31", kubernetes_validate.latest_version())

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from recount.core.settings import InvalidSettings, LogFormat, Settings
-from recount.log_lines import about, formatter, told_of, write_log
-from recount.spark.background import in_background
+from recount.engine.upkeep.trimming import in_background
+from recount.runtime.log_lines import about, formatter, told_of, write_log
+from recount.runtime.settings import InvalidSettings, LogFormat, Settings
 
 SETUP = """
 import logging, threading, warnings
-from recount.log_lines import about, tell_error, told_of, write_log
+from recount.runtime.log_lines import about, tell_error, told_of, write_log
 write_log({log_format!r}, has_streams={has_streams!r})
-log = logging.getLogger("recount.spark.batch")
+log = logging.getLogger("recount.engine.commit.batch")
 """
 
 
@@ -103,15 +103,15 @@ def test_a_traceback_and_a_text_of_several_lines_are_in_one_line(
 
 def test_text_is_as_it_always_was() -> None:
     [line] = said_by('log.info("batch %d", 7)', "text")
-    assert line.partition(" INFO ")[2] == "recount.spark.batch: batch 7"
+    assert line.partition(" INFO ")[2] == "recount.engine.commit.batch: batch 7"
 
 
 def test_text_names_the_stream_where_a_process_has_several() -> None:
     program = 'log.info("ready")\nwith about(stream="orders"): log.info("a batch")'
     lines = said_by(program, "text", has_streams=True)
     assert [line.partition(" INFO ")[2] for line in lines] == [
-        "[-] recount.spark.batch: ready",
-        "[orders] recount.spark.batch: a batch",
+        "[-] recount.engine.commit.batch: ready",
+        "[orders] recount.engine.commit.batch: a batch",
     ]
 
 

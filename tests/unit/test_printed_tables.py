@@ -6,7 +6,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from recount.printed_tables import print_whole
+from recount.runtime.console import print_whole
 
 TOPIC = "recount." + "a-long-name." * 20
 WHY = " ".join(["reason"] * 100)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from recount.local.project import Project
+from recount.profile.project import Project
 
 
 def test_every_test_is_in_one_run_of_make_test(project: Project) -> None:

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 USERS_TEST = """
-from recount.core.expressions import col
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.declare.expressions import col
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
 
 orders = Topic(name="orders", key="order_id", value=RecordSchema.of(amount=LONG))
 high = Topic(name="high", key="order_id")

@@ -9,9 +9,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from recount.jar_list import coordinates
-from recount.local.project import Project
-from recount.shipped import shipped
+from recount.profile.project import Project
+from recount.runtime.installation import coordinates, shipped
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,7 @@ def test_the_wheel_is_typed_and_has_jobs_suites_jars_and_templates(project: Proj
         files = list((project.root / folder).glob(pattern))
         assert files and {f"recount/shipped/{folder}/{file.name}" for file in files} <= names
     assert wheel.read("recount/shipped/pom.xml") == (project.root / "pom.xml").read_bytes()
-    assert any(name.startswith("recount/new_project/templates/") for name in names)
+    assert any(name.startswith("recount/project/templates/") for name in names)
 
 
 def test_the_wheel_says_what_it_needs_and_which_extras_there_are(wheel: ZipFile) -> None:

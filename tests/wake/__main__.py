@@ -20,16 +20,16 @@ from tests.wake.flow import Flow
 from tests.wake.report import Measured, page_of
 
 from recount.airflow.health import health_of
-from recount.core.errors import Transient
-from recount.core.limits import Health
-from recount.core.registry import declared
+from recount.declare.limits import Health
+from recount.declare.registry import declared
 from recount.kafka.connection import Connection
-from recount.kafka.declared import all_topics
 from recount.kafka.status import StatusBoard, StreamStatus
-from recount.kafka.topics import apply, plan
-from recount.local.dag_runs import DagRuns
-from recount.local.home import Home
-from recount.local.profile import Profile
+from recount.kafka.topic_drift import all_topics
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.profile.dag_runs import DagRuns
+from recount.profile.embedded import Profile
+from recount.profile.home import Home
+from recount.runtime.errors import Transient
 
 MODULE = "tests.wake.streams"
 _START_LIMIT_S = 1_500.0

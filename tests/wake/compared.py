@@ -12,11 +12,11 @@ from html import unescape
 import httpx
 from tests.consumer_groups import Described, described
 
-from recount.airflow.naming import PAGES
+from recount.airflow.links import PAGES
 from recount.kafka.connection import Connection
-from recount.local.airflow_api import USERNAME
-from recount.local.home import Home
-from recount.local.project import Project
+from recount.profile.dag_runs import USERNAME
+from recount.profile.home import Home
+from recount.profile.project import Project
 
 _ROW = re.compile(r'<tr class="[^"]*">\s*<th scope="row"><a href="[^"]*/streams/([a-z0-9-]+)">.*?</tr>', re.DOTALL)
 _BEHIND = re.compile(r'data-label="records behind".*?</span>\s*([0-9,]+)', re.DOTALL)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from tests.wake.compared import Look
 
-from recount.core.durations import roughly
-from recount.core.quantities import quantity
+from recount.runtime.times import quantity, roughly
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from recount.core.aggregates import count, total
-from recount.core.expressions import col
-from recount.core.flow import stream
-from recount.core.groups import StreamGroup
-from recount.core.schema import LONG, STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology
-from recount.core.windows import tumbling
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import col
+from recount.declare.flow import stream
+from recount.declare.groups import StreamGroup
+from recount.declare.schema import LONG, STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology
+from recount.declare.windows import tumbling
 
 PARTITIONS = 2
 TRIGGER = "5 s"

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from recount.extras import require_extra
-from recount.kafka.security_place import read_connections_by
+from recount.kafka.security_keys import read_connections_by
+from recount.runtime.installation import require_extra
 
 if TYPE_CHECKING:
-    from recount.airflow.dags import recount_dags as recount_dags
-    from recount.airflow.naming import audited as audited
+    from recount.airflow.dag_factory import recount_dags as recount_dags
+    from recount.airflow.links import audited as audited
 
-_OF_DAG_FILES = {"recount_dags": "recount.airflow.dags", "audited": "recount.airflow.naming"}
+_OF_DAG_FILES = {"recount_dags": "recount.airflow.dag_factory", "audited": "recount.airflow.links"}
 
 require_extra("airflow")
 
@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
 
 def _keys_of(connection: str) -> Mapping[str, str]:
     """Imported when it is asked for only: DAGs are parsed without it."""
-    from recount.airflow.kafka_connection import keys_of
+    from recount.airflow.submission import keys_of
 
     return keys_of(connection)
 

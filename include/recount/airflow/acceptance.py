@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from recount.airflow.failures import airflow_failures
-from recount.audit.row_changes import sides_in_words
-from recount.audit.told_findings import LONGEST, place_of, printable
-from recount.core.settings import Settings
-from recount.core.verdict import Difference
+from recount.airflow.notices import airflow_failures
+from recount.audit.certificate.summary import LONGEST, place_of, printable
+from recount.audit.explain.row_changes import sides_in_words
+from recount.certificate.finding import Difference
+from recount.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    pass
 
 
 class OpenFindingsOperator(BaseOperator):
@@ -28,7 +31,7 @@ class OpenFindingsOperator(BaseOperator):
         self.stream = stream
 
     def execute(self, context: Context) -> None:
-        from recount.audit.register import read_register
+        from recount.audit.findings.finding_register import read_register
 
         with airflow_failures():
             known = read_register(Settings.from_environment(os.environ), self.stream)
@@ -63,7 +66,7 @@ class AcceptOperator(BaseOperator):
         self.stream = stream
 
     def execute(self, context: Context) -> None:
-        from recount.audit.acceptances import accept_all
+        from recount.audit.findings.acceptances import accept_all
 
         listed = context["ti"].xcom_pull(task_ids="open_findings", key="findings")
         answer = context["ti"].xcom_pull(task_ids="approval")

@@ -1,4 +1,8 @@
-"""An audit as tasks: judge, check the verdicts with Great Expectations, announce what late records would change."""
+"""An audit as tasks: judge, check the verdicts with Great Expectations, announce what late records would change.
+
+A verdict is the outcome of a task: red for a violation, an asset event for a match. The tasks that follow it are the
+same in the DAG of a stream and in the night of a group.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,122 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from airflow.sdk import BaseOperator, Context
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from recount.airflow.failures import airflow_failures
-from recount.airflow.kafka_connection import with_security
-from recount.airflow.links import CertificateLink, DataDocsLink
-from recount.airflow.naming import grace_misses
-from recount.airflow.submission import DEFAULT_CONNECTION, Submission
-from recount.airflow.verdicts import JudgedStream, certificate_of
+from recount.airflow.lineage import StreamLineage
+from recount.airflow.links import CertificateLink, DataDocsLink, audited, findings_dag, grace_misses
+from recount.airflow.notices import airflow_failures
+from recount.airflow.submission import DEFAULT_CONNECTION, Submission, with_security
 from recount.audit.audit_session import COLLECTOR
-from recount.audit.expectation_outcomes import EXIT_DISAGREED, EXIT_FAILED, outcome_of
-from recount.core.errors import RecountError
-from recount.core.resources import Resources
-from recount.core.settings import Settings
+from recount.audit.certificate.certificate_files import EXIT_DISAGREED, EXIT_FAILED, outcome_of
+from recount.audit.certificate.summary import violation_in_words
+from recount.certificate.document import Certificate
+from recount.declare.limits import Resources
+from recount.runtime.errors import RecountError
+from recount.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 NOW = "now"
 """The value of the parameter ``through`` that audits all there is at this moment."""
+
+
+def certificate_of(settings: Settings, stream: str, audit: str) -> Path:
+    """Return the file of the certificate of ``audit``, which is there once it is issued."""
+    return Path(settings.reports) / "certificates" / stream / f"{audit}.json"
+
+
+class JudgedStream(BaseOperator):
+    """A task that knows the certificate of its stream.
+
+    XComs ``audit`` (its id), ``outcome``, ``differences`` and ``grace_misses`` (counts) and ``warnings`` (what is
+    beyond a declared limit) are there for later tasks, also after a violation.
+    """
+
+    operator_extra_links = (CertificateLink(), DataDocsLink())
+
+    def __init__(self, *, stream: str, **kwargs: Any) -> None:
+        super().__init__(outlets=[audited(stream)], **kwargs)
+        self.stream = stream
+        self.certificate = ""
+        self.match: bool | None = None
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
+        return StreamLineage.of(self.stream).audited()
+
+    def get_openlineage_facets_on_complete(self, _: object) -> OperatorLineage[Any, Any]:
+        return StreamLineage.of(self.stream).audited(self.certificate, self.match)
+
+    def tell(self, context: Context, issued: Path) -> None:
+        """Push what ``issued`` says, and emit ``recount://audited/<stream>``; fails when it is a violation."""
+        certificate: Certificate = json.loads(issued.read_text(encoding="utf-8"))
+        audit = certificate["audit"]
+        self.certificate = f"certificates/{self.stream}/{audit}.html"
+        self.match = certificate["outcome"] == "match"
+        pushed = {
+            "audit": audit,
+            "outcome": certificate["outcome"],
+            "differences": certificate["differences_found"],
+            "grace_misses": certificate["grace_misses_found"],
+            "warnings": "; ".join(certificate.get("warnings", [])),
+        }
+        for key, value in pushed.items():
+            context["ti"].xcom_push(key=key, value=value)
+        if certificate["outcome"] == "violation":
+            raise AirflowFailException(
+                f"{violation_in_words(certificate)}\n"
+                "next: mend the place, and the next audit calls the finding repaired; or take it as it is, "
+                f"with the DAG {findings_dag(self.stream)} or recount findings accept"
+            )
+        context["outlet_events"][audited(self.stream)].extra = audited_interval(certificate)
+
+
+class VerdictOperator(JudgedStream):
+    """Outcome for one stream of ``audit``, which another task has run.
+
+    ``audit``, ``left_out`` (why the stream was not to be audited) and ``refused`` (why it could not be) are templated;
+    empty or None: there is none.
+    """
+
+    template_fields = ("audit", "left_out", "refused")
+
+    def __init__(self, *, audit: str, left_out: str, refused: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.audit = audit
+        self.left_out = left_out
+        self.refused = refused
+
+    def execute(self, context: Context) -> None:
+        if self.left_out not in ("", "None"):
+            raise AirflowSkipException(f"{self.stream} is left out: {self.left_out}")
+        if self.audit in ("", "None"):
+            why = "see the log of the audit" if self.refused in ("", "None") else self.refused
+            raise AirflowFailException(f"{self.stream} could not be judged: {why}")
+        self.tell(context, certificate_of(Settings.from_environment(os.environ), self.stream, self.audit))
+
+
+def audited_interval(certificate: Certificate) -> dict[str, Any]:
+    """The extra of an event of ``recount://audited/<stream>``: what was judged, and the certificate that says so.
+
+    ``through_ms`` is the recorded time of the last batch that was judged; all before it are covered, by this or by an
+    earlier audit. ``frontier_ms`` is how far event time had come then.
+    """
+    cut = certificate["cut"]
+    return {
+        "audit": certificate["audit"],
+        "outcome": certificate["outcome"],
+        "interval_ms": certificate["interval_ms"],
+        "through_ms": cut["batch_timestamp_ms"],
+        "frontier_ms": cut["frontier_ms"],
+        "grace_misses": certificate["grace_misses_found"],
+        "certificate": f"certificates/{certificate['stream']}/{certificate['audit']}.json",
+        "sha256": certificate["sha256"],
+    }
 
 
 class AuditOperator(JudgedStream):
@@ -169,7 +270,7 @@ class ExpectationsOperator(ProcessOperator):
         return int(outcome["exit_code"])
 
     def _run(self) -> int:
-        return self.run_module("recount.audit.expectations", "--stream", self.stream, "--audit", self.audit)
+        return self.run_module("recount.audit.expectations.validation", "--stream", self.stream, "--audit", self.audit)
 
 
 class GraceMissesOperator(BaseOperator):
@@ -207,7 +308,7 @@ class PanelsOperator(ProcessOperator):
     def execute(self, context: Context) -> None:
         if not _params(context).get("announce", True):
             raise AirflowSkipException("the panels of the night stay")
-        exit_code = self.run_module("recount.panels.panels_command", *self.streams)
+        exit_code = self.run_module("recount.advise.panels", *self.streams)
         if exit_code:
             raise AirflowException(f"the panels could not be written: exit code {exit_code}, see the log above")
 
@@ -240,3 +341,37 @@ def _params(context: Context) -> Mapping[str, Any]:
 
 def _iso(moment: datetime | None) -> str:
     return moment.isoformat() if moment else ""
+
+
+def audit_params() -> dict[str, Param]:
+    """Return the parameters of a run that is started by hand."""
+    return {
+        "through": Param("", type="string", description="Judge what was recorded before: a time, or now"),
+        "source": Param("auto", type="string", enum=["auto", "kafka", "archive"], description="Where the log is read"),
+        "announce": Param(True, type="boolean", description="Let grace misses start the backfill"),
+    }
+
+
+def follow(verdict: JudgedStream) -> None:
+    """Put expectations, limits and grace misses after ``verdict``, in the DAG and task group at hand.
+
+    What late records would change is announced after a violation too; ``proved`` makes the run fail all the same,
+    and is skipped where the stream was left out.
+    """
+    stream = verdict.stream
+    found = f"{{{{ ti.xcom_pull(task_ids='{verdict.task_id}', key='%s') }}}}"
+    expectations = ExpectationsOperator(
+        task_id="expectations", stream=stream, audit=found % "audit", trigger_rule="all_done"
+    )
+    announce = GraceMissesOperator(
+        task_id="grace_misses",
+        stream=stream,
+        audit=found % "audit",
+        misses=found % "grace_misses",
+        trigger_rule="all_done",
+    )
+    limits = LimitsOperator(task_id="limits", stream=stream, warnings=found % "warnings", trigger_rule="all_done")
+    proved = EmptyOperator(task_id="proved", trigger_rule="none_failed_min_one_success")
+    verdict >> expectations >> announce >> proved
+    verdict >> [announce, limits, proved]
+    [expectations, limits] >> proved

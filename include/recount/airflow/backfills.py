@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException
 
-from recount.airflow.failures import airflow_failures
 from recount.airflow.lineage import StreamLineage
+from recount.airflow.notices import airflow_failures
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.audit.audit_session import JAVA_FOR_FEW
-from recount.audit.open_misses import summary_file
-from recount.core.resources import Resources
-from recount.core.settings import Settings
+from recount.audit.certificate.certificate_files import summary_file
+from recount.declare.limits import Resources
+from recount.runtime.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage

@@ -1,4 +1,7 @@
-"""The declaration of a stream as it is deployed at this moment, and whether the stream may run by it."""
+"""Declarations that are deployed at this moment, and whether a stream may run by its own.
+
+The pages of the api-server read them here, for it has imported none of them.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,36 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from recount.core.errors import Terminal
-from recount.core.fingerprint import Declared
-from recount.core.settings import Settings
+from recount.declare.fingerprint import Declared
+from recount.declare.registry import Declarations, Packed, unpacked
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
 
 _LOOK_AGAIN_S = 600.0
 """A function that a declaration imports from elsewhere can change while the declaration's own files do not."""
 TIMEOUT_S = 60.0
+_KNOWN: dict[str, _Fingerprints] = {}
+_KNOWN_BUSY = threading.Lock()
+_PAGES_LOOK_AGAIN_S = 60.0
+"""What a declaration reads while it is imported, a file of settings say, can change when no module does."""
+_Stamp = Mapping[str, tuple[int, int, int]]
+_DEPLOYMENTS: dict[str, DeployedDeclarations] = {}
+_DEPLOYMENTS_BUSY = threading.Lock()
 
 
 def deployed(settings: Settings, stream: str) -> Declared:
-    """What the deployed code declares; imported in a process of its own, so that it is what lies there now."""
+    """Return what the deployed code declares; a process of its own imports it, so that it is what is there now."""
     said = _said(f"the deployed declaration of {stream}", stream, "--document", modules=settings.topologies)
     return Declared(document=json.loads(said))
 
 
 def _said(what: str, *asked: str, modules: str) -> str:
     """The answer of ``recount fingerprint``."""
-    command = [sys.executable, "-m", "recount.commands.meaning", *asked]
+    command = [sys.executable, "-m", "recount.lifecycle.declaration_commands", *asked]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
     except subprocess.CalledProcessError as error:
@@ -42,7 +54,7 @@ def _said(what: str, *asked: str, modules: str) -> str:
 
 def require_admitted(settings: Settings, stream: str) -> None:
     """Raise ``OtherDeclaration`` where a driver with the deployed code would be refused: no launch can help."""
-    from recount.declarations import DeclarationLog  # needs Delta, which a DAG file must do without
+    from recount.tables.decisions import DeclarationLog
 
     DeclarationLog(settings.data, stream).require(deployed(settings, stream), None)
 
@@ -64,7 +76,7 @@ class DeployedFingerprint:
 
 
 class _Fingerprints:
-    """The fingerprints of all streams of ``modules``, computed anew when the files have changed."""
+    """The fingerprints of all streams of ``modules``, computed again when the files have changed."""
 
     def __init__(self, modules: str) -> None:
         self._modules = modules
@@ -74,7 +86,7 @@ class _Fingerprints:
         self._last: dict[str, str] = {}
 
     def now(self) -> Mapping[str, str]:
-        """By stream; none where the deployed code cannot be read."""
+        """Return the fingerprints by stream; none where the deployed code cannot be read."""
         with self._busy:
             files = changed_at(self._modules)
             now_s = time.monotonic()
@@ -87,10 +99,6 @@ class _Fingerprints:
             return self._last
 
 
-_KNOWN: dict[str, _Fingerprints] = {}
-_KNOWN_BUSY = threading.Lock()
-
-
 def changed_at(modules: str) -> dict[str, int]:
     """When each file of the declarations was last changed."""
     found: dict[str, int] = {}
@@ -101,3 +109,89 @@ def changed_at(modules: str) -> dict[str, int]:
         origin = [Path(spec.origin)] if spec and spec.origin and not folders else []
         found |= {str(file): file.stat().st_mtime_ns for file in (*files, *origin)}
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """The declarations; ``problem`` says why they are not the deployed ones, where those cannot be read."""
+
+    declarations: Declarations
+    problem: str | None = None
+
+
+class DeployedDeclarations:
+    """Declarations of ``modules``, imported by a process of its own whenever one of their files has changed.
+
+    Older than a minute they are imported again beside, and the next page has them. For several threads.
+    """
+
+    def __init__(self, modules: str) -> None:
+        self._modules = modules
+        self._busy = threading.Lock()
+        self._last: Packed | None = None
+        self._stamp: tuple[object, object] | None = None
+        self._problem: str | None = None
+        self._read_s = float("-inf")
+        self._refreshing = threading.Event()
+
+    def now(self) -> Deployment:
+        """Return what is deployed; raises ``Terminal`` where that has never been read."""
+        with self._busy:
+            if self._stamp is None or self._stamp != self._stamp_now():
+                self._read()
+            last, problem, age_s = self._last, self._problem, time.monotonic() - self._read_s
+        if last is None:
+            raise Terminal(
+                "the deployed declarations cannot be read",
+                given=problem,
+                expected=f"streams that the modules {self._modules} declare",
+                remedy="mend the deployed modules",
+            )
+        if age_s > _PAGES_LOOK_AGAIN_S and not self._refreshing.is_set():
+            self._refreshing.set()
+            threading.Thread(target=self._refresh, name="deployed declarations", daemon=True).start()
+        return Deployment(declarations=last.declarations, problem=problem)
+
+    def _refresh(self) -> None:
+        try:
+            with self._busy:
+                self._read()
+        finally:
+            self._refreshing.clear()
+
+    def _read(self) -> None:
+        """Import what is there now; what was known before stays where that fails, and the reason is kept."""
+        command = [sys.executable, "-m", "recount.declare.packed_modules", self._modules]
+        before = changed_at(self._modules)
+        try:
+            said = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=True).stdout
+            self._last, self._problem = unpacked(said), None
+        except subprocess.CalledProcessError as error:
+            self._problem = error.stderr.decode(errors="replace").strip()[-1_000:]
+        except subprocess.TimeoutExpired:
+            self._problem = f"importing {self._modules} took longer than {TIMEOUT_S:.0f} s"
+        # changes during the import are seen at the next look
+        self._stamp = before, _stamps(self._last.files if self._last else ())
+        self._read_s = time.monotonic()
+
+    def _stamp_now(self) -> tuple[object, object]:
+        return changed_at(self._modules), _stamps(self._last.files if self._last else ())
+
+
+def _stamps(files: Iterable[str]) -> _Stamp:
+    """Return stamps that differ where a file is another one: a deployment may set its time back, or replace it."""
+    found = {}
+    for file in files:
+        try:
+            seen = Path(file).stat()
+        except OSError:
+            continue
+        found[file] = seen.st_mtime_ns, seen.st_size, seen.st_ino
+    return found
+
+
+def deployment(modules: str) -> Deployment:
+    """Return what is deployed now of ``modules``; all pages of this process share what is known."""
+    with _DEPLOYMENTS_BUSY:
+        known = _DEPLOYMENTS.setdefault(modules, DeployedDeclarations(modules))
+    return known.now()

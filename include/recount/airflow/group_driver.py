@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from recount.airflow.drivers import DriverProcess, find_driver, log_of, record_of
-from recount.airflow.pods import DriverPod
+from recount.airflow.drivers import DriverPod, DriverProcess, find_driver, log_of, record_of
 from recount.airflow.submission import Submission
-from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 from recount.kafka.control import request_stop
 from recount.kafka.status import StatusBoard, StreamStatus, status_of_group
+from recount.runtime.settings import Settings
 
 _LOG = logging.getLogger(__name__)
 _ANSWERS_WITHIN_MS = 30_000
@@ -26,7 +25,7 @@ class GroupDriver:
     """The driver of ``group``; those who look after it on one host do so one after the other.
 
     Operators of several hosts may launch two: the second one finds the first one's status and ends, or takes its lease.
-    A driver has ``start_timeout_s`` until it answers, and ``stop_timeout_s`` to end when it is told to.
+    A driver has ``start_timeout_s`` until it answers, and ``stop_timeout_s`` to end when it is ordered to.
     """
 
     settings: Settings

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from recount.core.durations import readable, roughly
-from recount.core.instants import told_time
-from recount.core.limits import Health
-from recount.core.quantities import quantity
+from recount.declare.limits import Health
 from recount.kafka.status import StreamStatus
+from recount.runtime.times import quantity, readable, roughly, told_time
 
 State = Literal["ok", "degraded", "failed"]
 
@@ -69,7 +67,7 @@ def _stands(status: StreamStatus, waited_ms: int, limit_ms: int) -> str:
 
 
 def alerts(status: StreamStatus, limits: Health) -> tuple[str, ...]:
-    """What is beyond its limit though the driver works; a relaunch would mend none of it.
+    """Return what is beyond its limit though the driver works; a relaunch would mend none of it.
 
     The frontier's age is how far it is behind the largest stream time, in event time: old records alone raise none.
     """

@@ -1,4 +1,4 @@
-"""spark-submit of the provider, listened to: by which words a job of Recount has ended."""
+"""The spark-submit of the provider, and the line by which a job of Recount says why it has ended."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from recount.audit.refused import refused_in
-from recount.log_lines import said_in
-
-_ENDED = re.compile(r"recount (stream|audit|backfill): .+")
+from recount.audit.audit_shape import refused_in
+from recount.runtime.log_lines import said_in
 
 
 class HeardSubmit(SparkSubmitHook):
@@ -28,7 +26,7 @@ class HeardSubmit(SparkSubmitHook):
 
     @property
     def exit_code(self) -> int | None:
-        """That of spark-submit; None before it has ended."""
+        """Return the exit code of spark-submit; None before it has ended."""
         return None if self._submit_sp is None else self._submit_sp.returncode
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
@@ -42,3 +40,6 @@ class HeardSubmit(SparkSubmitHook):
             if found := refused_in(said):
                 self.refused[found[0]] = found[1]
             yield line
+
+
+_ENDED = re.compile(r"recount (stream|audit|backfill): .+")

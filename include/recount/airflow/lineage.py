@@ -1,4 +1,4 @@
-"""What Airflow's OpenLineage provider tells of a stream: its topics and Delta tables, and what each field is made of.
+"""Lineage of a stream for Airflow's OpenLineage provider: topics, Delta tables, and what each field is made of.
 
 Nothing of OpenLineage is imported before the provider asks a running task, and it asks where a transport is configured
 (docs/lineage.md).
@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from recount.core.archive import Archive
-from recount.core.field_origins import Origins, Places, origins
-from recount.core.nodes import KEY
-from recount.core.own_columns import INTERNAL
-from recount.core.registry import Stream, declared
-from recount.core.schema import FieldType
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.core.topics import Topic
-from recount.core.topology import Written
+from recount.declare.columns import INTERNAL
+from recount.declare.groups import Archive
+from recount.declare.operators.keys_and_fields import Origins, Places, origins
+from recount.declare.operators.nodes import KEY
+from recount.declare.registry import Stream, declared
+from recount.declare.schema import FieldType
+from recount.declare.topics import Topic
+from recount.declare.topology import Written
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -41,7 +41,7 @@ class StreamLineage:
 
     @classmethod
     def of(cls, *names: str) -> StreamLineage:
-        """Those of the streams ``names``, as they are deployed."""
+        """Return the lineage of the streams ``names``, as they are deployed."""
         settings = Settings.from_environment(os.environ)
         declarations = declared(settings.topologies)
         return cls(settings=settings, streams=[declarations.stream(name) for name in names])
@@ -143,7 +143,7 @@ class StreamLineage:
 
 
 def _names(written: Written) -> dict[str, str]:
-    """By field of an output record, the key included, its name in the topology."""
+    """Return for each field of an output record, the key included, its name in the topology."""
     named = {name: name for name in written.fields if not name.startswith(INTERNAL)}
     return named if written.key != KEY else {written.topic.key: KEY, **named}
 

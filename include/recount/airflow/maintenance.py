@@ -9,15 +9,15 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-from recount.airflow.failures import airflow_failures
-from recount.core.registry import declared
-from recount.core.settings import Settings
+from recount.airflow.notices import airflow_failures
+from recount.declare.registry import declared
 from recount.kafka.connection import Connection
-from recount.kafka.declared import all_topics
-from recount.kafka.held_leases import require_declared
+from recount.kafka.leases import require_declared
 from recount.kafka.status import StatusBoard
-from recount.kafka.topics import apply, plan
-from recount.maintenance.old_files import remove_old
+from recount.kafka.topic_drift import all_topics
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.lifecycle.old_files import remove_old
+from recount.runtime.settings import Settings
 
 _LOG = logging.getLogger(__name__)
 

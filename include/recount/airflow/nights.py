@@ -1,4 +1,4 @@
-"""The night of a group of streams: one Spark application audits all of them."""
+"""The night of a group of streams, audited in one Spark application."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from recount.airflow.audits import interval_of, source_of
-from recount.airflow.failures import airflow_failures
+from recount.airflow.audits import certificate_of, interval_of, source_of
 from recount.airflow.lineage import StreamLineage
-from recount.airflow.naming import audit_dag
+from recount.airflow.links import audit_dag
+from recount.airflow.notices import airflow_failures
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
-from recount.airflow.verdicts import certificate_of
 from recount.audit.audit_session import JAVA_FOR_FEW
-from recount.core.errors import RecountError
-from recount.core.resources import Resources
-from recount.core.settings import Settings
-from recount.core.tables import Tables
+from recount.declare.limits import Resources
+from recount.runtime.errors import RecountError
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
+
 
 LEFT_OUT = "left out: "
 """Begins the key of the XCom that says why a stream was not audited."""

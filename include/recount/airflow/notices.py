@@ -1,6 +1,7 @@
-"""Who is told when something is wrong: the notifiers that the setting ``RECOUNT_NOTIFIERS`` names, for all DAGs.
+"""Notifiers for failures of all DAGs, and the one place where our errors become Airflow's.
 
-The setting is a place ``module:name``; there is an Airflow notifier (``airflow.sdk.BaseNotifier``), or several of them.
+The setting ``RECOUNT_NOTIFIERS`` is a place ``module:name``; there is an Airflow notifier
+(``airflow.sdk.BaseNotifier``), or several of them. ``Terminal`` fails the task at once, ``Transient`` is retried.
 """
 
 from __future__ import annotations
@@ -8,22 +9,23 @@ from __future__ import annotations
 import logging
 import os
 from asyncio import to_thread
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, cast
 
 from airflow.sdk import BaseNotifier, Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from recount.core.errors import Terminal
+from recount.runtime.errors import RecountError, Terminal, Transient, says_all
 
 SETTING = "RECOUNT_NOTIFIERS"
 Notifier = Callable[[Context], Any]
-
 _LOG = logging.getLogger(__name__)
 
 
 def notifiers(of_stream: str | None = None) -> list[Notifier]:
-    """Those at the place ``of_stream``, or else of this installation; none where none is set.
+    """Return the notifiers at the place ``of_stream``, or else of this installation; none where none is set.
 
     They are for ``on_failure_callback``. Raises ``Terminal`` when the place names nothing that can be called.
     """
@@ -56,7 +58,7 @@ def notify(context: Context, reason: str, of_stream: str | None = None) -> None:
 
 
 class PersonAwaited(BaseNotifier):
-    """Of an operator that asks a person: tells every notifier (of a stream) what waits for an answer."""
+    """Notifier of an operator that asks a person: calls every notifier (of a stream) with what waits for an answer."""
 
     def __init__(self, of_stream: str | None = None) -> None:
         super().__init__()
@@ -85,3 +87,19 @@ def _no_notifiers(place: str, why: str) -> Terminal:
         expected="module:name of an airflow.sdk.BaseNotifier, or of a list of them",
         remedy="put the module where Airflow finds its plugins and DAGs, and set alerts:notifiers, say",
     )
+
+
+@contextmanager
+def airflow_failures() -> Iterator[None]:
+    """Everything a task does goes in here."""
+    try:
+        yield
+    except Terminal as error:
+        raise AirflowFailException(str(error)) from _behind(error)
+    except Transient as error:
+        raise AirflowException(str(error)) from _behind(error)
+
+
+def _behind(error: RecountError) -> RecountError | None:
+    """Return the error that Airflow shows behind its own; None where the message says all: it would be shown twice."""
+    return None if says_all(error) else error

@@ -8,12 +8,12 @@ from collections.abc import Collection
 from typing import Self
 
 from recount.airflow.drivers import find_driver, record_of
-from recount.core.errors import Terminal
-from recount.core.settings import Settings
 from recount.kafka.compacted import Isolation
 from recount.kafka.connection import Connection
 from recount.kafka.control import StandingOrders, request_stop, withdraw_stop
 from recount.kafka.status import StatusBoard, StreamStatus, last_epoch
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
 
 
 def last_status(connection: Connection, stream: str, isolation: Isolation = "read_committed") -> StreamStatus | None:
@@ -26,7 +26,7 @@ def last_status(connection: Connection, stream: str, isolation: Isolation = "rea
 
 
 def hidden_status(connection: Connection, stream: str) -> str | None:
-    """Where a later status of the stream lies that an open transaction hides, None where there is none."""
+    """Return the place of a later status of the stream that an open transaction hides, None where there is none."""
     board = StatusBoard(connection)
     try:
         return board.hidden(stream)
@@ -57,7 +57,7 @@ class Hold:
         return cls(_here()[0], stream)
 
     def stands(self) -> bool:
-        """As ``is_held``."""
+        """Whether an order to stop stands, see ``is_held``."""
         order = self._orders.stop_of(self._stream)
         status = self._board.of(self._stream)
         return order is not None and (status is None or order >= status.lease_epoch)
@@ -101,7 +101,7 @@ def stop_and_wait(stream: str, least_epoch: int, patience_s: float, group: str |
 
 
 def wait_for_end(stream: str, patience_s: float, group: str | None = None) -> bool:
-    """Whether the driver said that the stream ended, or its process is gone, within ``patience_s``.
+    """Whether the driver said that the stream ended, or its process has ended, within ``patience_s``.
 
     The driver of a ``group`` goes on when one of its streams has ended.
     """

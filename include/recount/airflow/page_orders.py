@@ -1,18 +1,26 @@
-"""The buttons of a stream's page: which DAG each starts, and the token by which an order is known to come from one."""
+"""The buttons of a stream's page: which DAG each starts for a user who may, and the token that proves an order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
+from airflow.api.common.trigger_dag import trigger_dag
+from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.auth.tokens import get_signing_key
+from airflow.models import DagModel
+from airflow.sdk.exceptions import AirflowException
+from airflow.utils.session import create_session
+from airflow.utils.types import DagRunTriggeredByType
 from itsdangerous import BadSignature, URLSafeTimedSerializer
+from sqlalchemy import select
 
-from recount.airflow.naming import CONTROL, audit_dag, backfill_dag, stream_dag
-from recount.airflow.runs_by_hand import DagState, Runs
-from recount.core.registry import Stream, is_audited
+from recount.airflow.links import CONTROL, audit_dag, backfill_dag, stream_dag
+from recount.declare.registry import Stream, is_audited
+from recount.runtime.errors import Terminal
 
 Order = Literal["start", "stop", "audit", "backfill"]
 _TOKEN_AGE_S = 12 * 3_600
@@ -22,6 +30,67 @@ _LABELS: Mapping[Order, tuple[str, str]] = {
     "audit": ("Audit", "judges all there is now"),
     "backfill": ("Backfill", "shows what would change, then asks for approval"),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class DagState:
+    """A DAG that Airflow knows; ``next_ms`` None: nothing is scheduled."""
+
+    paused: bool
+    next_ms: int | None
+
+
+class Runs(Protocol):
+    """Interface of ``AirflowRuns``, for tests without Airflow's database."""
+
+    def states(self, dags: Collection[str]) -> Mapping[str, DagState]:
+        """Return the states of those of ``dags`` that Airflow knows."""
+        ...
+
+    def may_start(self, dag: str, user: BaseUser) -> bool:
+        """Whether ``user`` may start a run of ``dag``."""
+        ...
+
+    def start(self, dag: str, conf: Mapping[str, Any], user: BaseUser) -> None:
+        """Start a run of ``dag`` in the name of ``user``, who may; raises ``Terminal`` where Airflow refuses."""
+        ...
+
+
+class AirflowRuns:
+    """Runs in Airflow's own database, by its auth manager."""
+
+    def states(self, dags: Collection[str]) -> Mapping[str, DagState]:
+        with create_session() as session:
+            asked = select(DagModel.dag_id, DagModel.is_paused, DagModel.next_dagrun_create_after)
+            rows = session.execute(asked.where(DagModel.dag_id.in_(dags), ~DagModel.is_stale)).all()
+        return {
+            dag: DagState(paused=paused, next_ms=None if after is None else int(after.timestamp() * 1_000))
+            for dag, paused, after in rows
+        }
+
+    def may_start(self, dag: str, user: BaseUser) -> bool:
+        return get_auth_manager().is_authorized_dag(
+            method="POST",
+            access_entity=DagAccessEntity.RUN,
+            details=DagDetails(id=dag, team_name=DagModel.get_team_name(dag)),
+            user=user,
+        )
+
+    def start(self, dag: str, conf: Mapping[str, Any], user: BaseUser) -> None:
+        try:
+            trigger_dag(
+                dag_id=dag,
+                triggered_by=DagRunTriggeredByType.UI,
+                triggering_user_name=user.get_name(),
+                conf=dict(conf),
+            )
+        except (AirflowException, ValueError) as error:
+            raise Terminal(
+                f"Airflow has not started {dag}",
+                given=str(error),
+                expected="a DAG that Airflow has parsed, and that takes runs by hand",
+                remedy="see the DAG in Airflow",
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +111,13 @@ def dags_of(stream: Stream) -> list[str]:
 
 
 def buttons(stream: Stream, states: Mapping[str, DagState], runs: Runs, user: BaseUser) -> Sequence[Button]:
-    """Those of ``stream``; one that is not audited is started and stopped only."""
+    """Return the buttons of ``stream``; one that is not audited is started and stopped only."""
     orders = [order for order in get_args(Order) if is_audited(stream) or order in ("start", "stop")]
     return [_button(order, stream.name, states, runs, user) for order in orders]
 
 
 def token_for(user: BaseUser) -> str:
-    """What a form of ``user`` sends back: no page of another site can know it."""
+    """Return the token that a form of ``user`` sends back: no page of another site can know it."""
     return _signer().dumps(user.get_id())
 
 

@@ -1,6 +1,6 @@
 """The plugin's pages: the streams, each of them, what Great Expectations found, and the reports folder.
 
-Every route needs a user whom Airflow knows and who may see plugins. The pages are rendered by ``recount.web`` and run
+Every route needs a user whom Airflow knows and who may see plugins. The pages are rendered by ``recount.pages`` and run
 no script; the reports folder is served through these routes only. A path that leads out of the folder does not exist.
 """
 
@@ -22,27 +22,23 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.middleware.base import RequestResponseEndpoint
 
-from recount.airflow.deployed_declarations import Deployment, deployment
+from recount.airflow.deployed import Deployment, deployment
 from recount.airflow.drivers import log_of
 from recount.airflow.health import health_of
-from recount.airflow.naming import audit_dag, domain_of, night_dag, stream_dag
-from recount.airflow.page_orders import Order, buttons, dags_of, is_token_of, token_for
-from recount.airflow.runs_by_hand import AirflowRuns, DagState, Runs
-from recount.core.errors import RecountError
-from recount.core.registry import Declarations, Stream, is_audited
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.core.topology import Topology
+from recount.airflow.links import audit_dag, domain_of, night_dag, stream_dag
+from recount.airflow.page_orders import AirflowRuns, DagState, Order, Runs, buttons, dags_of, is_token_of, token_for
+from recount.declare.registry import Declarations, Stream, is_audited
+from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
-from recount.web import stream_lines
-from recount.web.broker_watch import BrokersSay, BrokerWatch
-from recount.web.issued import MOST, certificates, first_misses
-from recount.web.left_behind import left_behind
-from recount.web.panels import TITLES, panel
-from recount.web.rendering import rendered
-from recount.web.stream_detail import log_tail, tables_say
-from recount.web.stream_lines import NextAudit, StreamLine
-from recount.web.tried import outcome, outcomes
+from recount.pages import stream_lines
+from recount.pages.broker_watch import BrokersSay, BrokerWatch, left_behind
+from recount.pages.issued import MOST, certificates, first_misses, outcome, outcomes
+from recount.pages.rendering import TITLES, panel, rendered
+from recount.pages.stream_detail import log_tail, tables_say
+from recount.pages.stream_lines import NextAudit, StreamLine
+from recount.runtime.errors import RecountError
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
 
 _STATIC = Path(stream_lines.__file__).parent / "static"
 _STATIC_FILES = frozenset({"pages.css", "icon.svg"})
@@ -60,7 +56,7 @@ def reader(user: GetUserDep) -> None:
 
 
 def settings_here() -> Settings:
-    """Of the environment of the api-server."""
+    """Return the settings in the environment of the api-server."""
     return Settings.from_environment(os.environ)
 
 
@@ -68,7 +64,7 @@ Here = Annotated[Settings, Depends(settings_here)]
 
 
 def deployed_here(settings: Here) -> Deployment:
-    """What is declared at this moment, whatever it was when the api-server started."""
+    """Return what is declared at this moment, whatever it was when the api-server started."""
     return deployment(settings.topologies)
 
 
@@ -103,7 +99,7 @@ app = FastAPI(title="Recount", dependencies=[Depends(reader)], docs_url=None, re
 
 @app.middleware("http")
 async def without_scripts(request: Request, call_next: RequestResponseEndpoint) -> Response:
-    """What a page shows comes from topics and records: whatever slips through is never run, and loads nothing."""
+    """Add headers by which nothing that slips from a topic or record into a page is ever run, or loads anything."""
     answer = await call_next(request)
     answer.headers["X-Content-Type-Options"] = "nosniff"
     answer.headers["Referrer-Policy"] = "same-origin"
@@ -236,7 +232,7 @@ def give_order(
 
 @app.get("/data-docs", response_class=HTMLResponse)
 def data_docs(request: Request, settings: Here, deployed: Deployed, watch: Brokers, now: Now) -> str:
-    """What Great Expectations found, by stream, in the newest audit; nothing of a version that a reset has ended."""
+    """Show what Great Expectations found by stream in the newest audit; nothing of a version that a reset ended."""
     statuses = watch().statuses
     names = [
         name
@@ -253,7 +249,7 @@ def data_docs(request: Request, settings: Here, deployed: Deployed, watch: Broke
 
 @app.get("/expectations/{name}/{audit}", response_class=HTMLResponse)
 def expectations(name: str, audit: str, request: Request, settings: Here, deployed: Deployed, now: Now) -> str:
-    """What it found in one audit."""
+    """Show what Great Expectations found in one audit."""
     _stream(deployed.declarations, name)
     if audit not in outcomes(settings.reports, name):
         raise HTTPException(404, "The expectations of this audit were not tried, or are kept no longer.")
@@ -291,7 +287,7 @@ def _stream(declarations: Declarations, name: str) -> Stream:
 
 
 def _not_deployed(deployed: Deployment) -> list[str]:
-    """What is said above a page of former declarations."""
+    """Return what is said above a page of former declarations."""
     if deployed.problem is None:
         return []
     return [f"The deployed declarations cannot be read, and these are the former ones: {deployed.problem}"]
@@ -341,7 +337,7 @@ class Scene:
         )
 
     def _next_audit(self, stream: Stream) -> NextAudit | None:
-        """By the DAG of the stream's group, which leaves out a stream whose own DAG is paused."""
+        """Return the next audit by the DAG of the stream's group, which leaves out a stream whose own DAG is paused."""
         dag = nightly_dag(self.declarations, stream.name)
         if dag not in self.dags:
             return None

@@ -1,4 +1,4 @@
-"""What Recount adds to Airflow's web interface: its pages, an entry in the navigation, links on tasks."""
+"""Additions of Recount to Airflow's web interface: its pages, an entry in the navigation, links on tasks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
-from recount.airflow.links import CertificateLink, DataDocsLink, StreamLink
-from recount.airflow.naming import PAGES
+from recount.airflow.links import PAGES, CertificateLink, DataDocsLink, StreamLink
 from recount.airflow.sqlite_writes import OneWriteAtATime
 
 

@@ -1,4 +1,4 @@
-"""Who may do what in Airflow: the roles of Recount, as permissions of the auth manager FAB (docs/security.md).
+"""``recount roles``: the roles of Recount in Airflow, as permissions of the auth manager FAB (docs/security.md).
 
 FAB allows an action on a DAG where the role may edit that DAG, ``DAG:<id>``, and may act on such things at all, as on
 "DAG Runs". So each role that runs anything has the actions, and the DAGs of some kinds to which they are limited.
@@ -6,12 +6,18 @@ FAB allows an action on a DAG where the role may edit that DAG, ``DAG:<id>``, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from recount.airflow.naming import (
+import typer
+from rich.table import Table
+
+from recount.airflow.links import (
     CONTROL,
     MAINTENANCE,
     TOPICS,
@@ -21,10 +27,17 @@ from recount.airflow.naming import (
     night_dag,
     stream_dag,
 )
-from recount.core.registry import Declarations, is_audited
+from recount.declare.registry import DEFAULT_MODULES, Declarations, declared, is_audited
+from recount.runtime.console import print_whole
+from recount.runtime.errors import Terminal, Transient
+from recount.runtime.installation import require_extra
 
 if TYPE_CHECKING:
-    from recount.airflow.dags.making import Kind
+    from airflow.providers.fab.auth_manager.models import Role
+    from airflow.providers.fab.auth_manager.security_manager.override import FabAirflowSecurityManagerOverride
+
+    from recount.airflow.dag_factory.dag_plan import Kind
+
 
 Permission = tuple[str, str]
 """An action of FAB and the resource that it is about: ``("can_read", "DAG Runs")``."""
@@ -41,6 +54,9 @@ _SEES: frozenset[Permission] = frozenset(
 )
 _RUNS: frozenset[Permission] = frozenset({(CREATE, "DAG Runs"), (EDIT, "DAG Runs"), (EDIT, "Task Instances")})
 _APPROVES: frozenset[Permission] = frozenset({(EDIT, "HITL Detail"), (READ, "Audit Logs"), (MENU, "Audit Logs")})
+FAB = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
+"""The auth manager that has roles, as ``AIRFLOW__CORE__AUTH_MANAGER`` names it."""
+Wanted = Mapping[str, frozenset[Permission]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,3 +108,114 @@ def dag_ids(declarations: Declarations) -> Mapping[Kind, Sequence[str]]:
         "topics": [TOPICS],
         "maintenance": [MAINTENANCE],
     }
+
+
+def roles(
+    apply_roles: Annotated[
+        bool, typer.Option("--apply", help="Make the roles in Airflow, with these permissions and no others.")
+    ] = False,
+) -> None:
+    """Print the permissions of each role for the declared streams; with --apply, give the roles exactly these."""
+    declarations = declared(os.environ.get("RECOUNT_TOPOLOGIES") or DEFAULT_MODULES)
+    wanted = {role.name: role.permissions(declarations) for role in ROLES}
+    if not apply_roles:
+        print_whole(table_of(wanted))
+        return
+    require_fab()
+    with _security_manager() as manager:
+        for name, permissions in wanted.items():
+            print(f"{name}: {bring_in_step(manager, name, permissions)}")
+
+
+def table_of(wanted: Wanted) -> Table:
+    """A line for each resource, with the actions of each role."""
+    table = Table("resource", *wanted)
+    for resource in sorted({resource for permissions in wanted.values() for _, resource in permissions}):
+        table.add_row(resource, *(_actions(permissions, resource) for permissions in wanted.values()))
+    return table
+
+
+def _actions(permissions: Iterable[Permission], resource: str) -> str:
+    return " ".join(sorted(action.removeprefix("can_") for action, about in permissions if about == resource))
+
+
+def require_fab() -> None:
+    """Raise ``Terminal`` where Airflow has another auth manager, ``MissingExtra`` where FAB is not installed."""
+    from airflow.configuration import conf
+    from airflow.exceptions import AirflowConfigException
+
+    configured = conf.get("core", "auth_manager")
+    if configured == FAB:
+        require_extra("fab")
+    from airflow.api_fastapi.app import get_auth_manager_cls
+
+    try:
+        classes = {f"{one.__module__}.{one.__qualname__}" for one in get_auth_manager_cls().__mro__}
+    except AirflowConfigException:
+        classes = set()
+    if FAB not in classes:
+        raise Terminal(
+            "this auth manager of Airflow has no roles that could be made",
+            given=configured,
+            expected=FAB,
+            remedy=f"pip install 'recount[fab]', set AIRFLOW__CORE__AUTH_MANAGER={FAB} for every process of Airflow",
+        )
+
+
+def bring_in_step(manager: FabAirflowSecurityManagerOverride, name: str, wanted: frozenset[Permission]) -> str:
+    """Let the role ``name`` have the permissions ``wanted`` and no others; says what was changed.
+
+    Raises ``Transient`` where the database has not taken them all: FAB logs that, and goes on.
+    """
+    is_new = manager.find_role(name) is None
+    role = manager.add_role(name)
+    before = _permissions(role)
+    for action, resource in sorted(wanted - before):
+        manager.add_permission_to_role(role, manager.create_permission(action, resource))
+    for one in [one for one in role.permissions if (one.action.name, one.resource.name) not in wanted]:
+        manager.remove_permission_from_role(role, one)
+    manager.session.refresh(role)
+    if (after := _permissions(role)) != wanted:
+        raise Transient(
+            f"the role {name} is not as it should be",
+            given=f"{len(wanted - after)} permissions missing, {len(after - wanted)} too many",
+            expected="a database of Airflow that takes all changes",
+            remedy="try again; Airflow's own log says what its database refused",
+        )
+    if is_new:
+        return f"made, {len(wanted)} permissions"
+    return "unchanged" if before == wanted else f"{len(wanted - before)} added, {len(before - wanted)} removed"
+
+
+def _permissions(role: Role) -> frozenset[Permission]:
+    return frozenset((one.action.name, one.resource.name) for one in role.permissions)
+
+
+@contextmanager
+def _security_manager() -> Iterator[FabAirflowSecurityManagerOverride]:
+    """FAB's own, on Airflow's database, as the commands ``airflow roles`` have it."""
+    from airflow.providers.fab.auth_manager.cli_commands.utils import get_application_builder
+    from airflow.providers_manager import ProvidersManager
+    from airflow.utils.db import check_migrations
+    from sqlalchemy.exc import SQLAlchemyError
+
+    ProvidersManager().initialize_providers_configuration()
+    for name in ("airflow.providers.fab", "alembic"):  # a line for each permission
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        check_migrations(1)
+        with get_application_builder() as builder:
+            yield builder.sm
+    except TimeoutError as error:
+        raise Terminal(
+            "Airflow's database is not migrated",
+            given=str(error),
+            expected="the tables of this Airflow and of FAB",
+            remedy="run airflow db migrate",
+        ) from error
+    except SQLAlchemyError as error:
+        raise Transient(
+            "Airflow's database cannot be asked",
+            given=str(error),
+            expected="the database of AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
+        ) from error

@@ -13,26 +13,22 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from recount.airflow.deployed import require_admitted
 from recount.airflow.drivers import find_driver, log_of, record_of
-from recount.airflow.failures import airflow_failures
 from recount.airflow.group_driver import GroupDriver
 from recount.airflow.health import standstill
 from recount.airflow.lineage import StreamLineage
-from recount.airflow.links import StreamLink
-from recount.airflow.naming import stream_page
-from recount.airflow.notices import notify
+from recount.airflow.links import StreamLink, stream_page
+from recount.airflow.notices import airflow_failures, notify
 from recount.airflow.orders import hidden_status, is_held, last_status, start, stop, wait_for_end
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.airflow.triggers import BackoffTrigger, ReleaseTrigger, StreamHealthTrigger, health_from, limits_of
-from recount.core.durations import roughly
-from recount.core.errors import Terminal
-from recount.core.limits import Health
-from recount.core.quantities import quantity
-from recount.core.resources import Resources
-from recount.core.settings import Settings
+from recount.declare.limits import Health, Resources
 from recount.kafka.compacted import Isolation
 from recount.kafka.connection import Connection
 from recount.kafka.control import request_run
 from recount.kafka.status import last_epoch
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
+from recount.runtime.times import quantity, roughly
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -80,16 +76,16 @@ class StreamOperator(BaseOperator):
     row the task fails, and an order to stop keeps the next run from launching it: a human must look. It fails at once
     where the driver says that no relaunch can help, with the remedy that it names.
 
-    A driver whose declaration is not the deployed one is stopped after its batch and launched anew. Where the stream's
+    A driver whose declaration is not the deployed one is stopped after its batch and launched again. Where the stream's
     state does not go with the deployed declaration the task fails and says what changed; ``recount reset`` or ``recount
     upgrade`` helps, and then the order to start.
 
     Success means: the stream was stopped by order. Marking the task failed or success in the UI stops the stream;
-    clearing it starts the watch anew, which adopts the driver.
+    clearing it starts the watch again, which adopts the driver.
 
     A stream that is degraded (a backlog, an old frontier, too many late or bad records) is left alone: the notifiers of
-    ``RECOUNT_NOTIFIERS``, or those at the place ``notifiers``, are told, and told again when it is well. They are told
-    of every relaunch, too.
+    ``RECOUNT_NOTIFIERS``, or those at the place ``notifiers``, are called, and again when it is well. They are called
+    at every relaunch, too.
 
     ``run_options`` go to the driver's command line, such as ``["--target-batch-ms", "1000"]``.
 
@@ -231,12 +227,12 @@ class StreamOperator(BaseOperator):
         return bool(context["ti"].xcom_pull(task_ids="hold") == FREE) and is_held(self.stream)
 
     def _adopted(self) -> tuple[int, int] | None:
-        """What to watch when a driver is at work or just starting; None when one has to be launched."""
+        """Return what to watch when a driver is at work or just starting; None when one has to be launched."""
         settings = Settings.from_environment(os.environ)
         driver = find_driver(record_of(settings.run, self.group or self.stream))
         is_dead = driver is not None and not driver.is_alive
         hidden = hidden_status(Connection.of(settings), self.stream)  # before the status: see StatusBoard.hidden
-        # many streams publish at once, and hide each other's statuses for moments; not to adopt one would run it anew
+        # many streams publish at once, and hide each other's statuses for moments; not to adopt one would run it again
         isolation: Isolation = "read_committed" if self.group is None else "read_uncommitted"
         status = last_status(Connection.of(settings), self.stream, isolation)
         if is_held(self.stream):

@@ -1,28 +1,32 @@
-"""spark-submit as the connection ``spark_default`` says: master, deploy mode, queue, binary."""
+"""spark-submit by the connection ``spark_default`` (master, deploy mode, queue, binary), and how a job ended.
+
+The security of Kafka may be in a connection as well: user and password are its login and password; every other key of
+the setting, by its name, is a key of its extra. The kind of the connection does not matter. A driver cannot read it.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from airflow.sdk import BaseHook
+from airflow.sdk import Connection as AirflowConnection
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-from recount.airflow.drivers import DriverProcess
-from recount.airflow.kafka_connection import require_mounted, with_security
-from recount.airflow.pods import DriverPod
-from recount.core.errors import Terminal, Transient
-from recount.core.resources import Resources
-from recount.core.settings import Role, Settings
-from recount.exit_codes import EXIT_TERMINAL, EXIT_TRANSIENT
-from recount.extras import require_extra
-from recount.jar_list import shared_classes, spark_jars
+from recount.airflow.drivers import DriverPod, DriverProcess
+from recount.declare.limits import Resources
+from recount.kafka.security_keys import AIRFLOW, PASSWORD, USERNAME, VARIABLE, InvalidSecurity, keys_at, security_from
+from recount.runtime.console import EXIT_TERMINAL, EXIT_TRANSIENT
+from recount.runtime.errors import Terminal, Transient
+from recount.runtime.installation import require_extra, shared_classes, spark_jars, write_secret
+from recount.runtime.settings import Role, Settings
 
 if TYPE_CHECKING:
     from recount.airflow.heard_submit import HeardSubmit
@@ -41,10 +45,51 @@ _SUBMIT_AND_LEAVE = {"spark.yarn.submit.waitAppCompletion": "false"}
 _LOOK_EVERY_S = 5.0
 _SILENCES = 60
 """So often in a row Kubernetes may not answer while a job is waited for."""
-
-
 _ROLES: dict[str, Role] = {"audit.py": "audit"}
 """What a job does on Kafka that is no stream's work; a backfill is."""
+
+
+def keys_of(connection: str) -> dict[str, str]:
+    """The keys of the Airflow connection of that name; raises ``InvalidSecurity`` where there is none."""
+    place = f"{AIRFLOW}{connection}"
+    try:
+        found = AirflowConnection.get(connection)
+    except AirflowNotFoundException:
+        raise InvalidSecurity(place, ["there is no such connection in Airflow"]) from None
+    extra = found.extra_dejson
+    if not all(isinstance(value, str) for value in extra.values()):
+        raise InvalidSecurity(place, ["the extra is not a JSON object of texts"])
+    return {USERNAME: found.login or "", PASSWORD: found.password or "", **extra}
+
+
+def with_security(settings: Settings, role: Role) -> tuple[Settings, Mapping[str, str]]:
+    """``settings`` for a driver in ``role``, and what of them its environment must say.
+
+    What is in an Airflow connection is written to a file below ``settings.run`` that only this user can read.
+    """
+    settings = settings.acting_as(role)
+    place = settings.kafka_security
+    if not place:
+        return settings, {}
+    if place.startswith(AIRFLOW):
+        keys = {name: value for name, value in keys_at(place).items() if value}
+        security_from(keys, place)
+        folder = Path(settings.run) / "kafka-security"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_secret(folder / f"{role}.json", json.dumps(keys))
+        settings = replace(settings, kafka_security=str(folder / f"{role}.json"))
+    return settings, {VARIABLE: settings.kafka_security}
+
+
+def require_mounted(settings: Settings) -> None:
+    """Raise ``Terminal`` where a driver on another machine would look for a file that is on this one only."""
+    if Path(settings.kafka_security).parent == Path(settings.run) / "kafka-security":
+        raise Terminal(
+            "a driver on the cluster cannot read an Airflow connection",
+            given=settings.kafka_security,
+            expected=f"{VARIABLE} that names a file or folder which the driver's container mounts",
+            remedy="keep the security in a secret of the cluster, mount it in the driver, and name its path",
+        )
 
 
 class Submission:
@@ -144,10 +189,12 @@ class Submission:
 
     def _hook_with(self, more: Mapping[str, str]) -> HeardSubmit:
         # it imports a client of Kubernetes, which takes a second: not where a DAG is parsed
-        from recount.airflow.heard_submit import HeardSubmit
 
         size = self._resources
         options = {"spark.driver.extraJavaOptions": self._java_options} if self._java_options else {}
+        # it imports a client of Kubernetes, which takes a second: not where a DAG is parsed
+        from recount.airflow.heard_submit import HeardSubmit
+
         return HeardSubmit(
             conn_id=self._connection,
             name=self._name,
@@ -208,7 +255,7 @@ class _Place:
 
     @classmethod
     def of(cls, name: str, resources: Resources) -> Self:
-        """As the connection ``name`` says, and for the namespace Spark's settings of ``resources``."""
+        """Read it from the connection ``name``, and the namespace from Spark's settings of ``resources`` first."""
         try:
             connection = BaseHook.get_connection(name)
         except AirflowNotFoundException as error:

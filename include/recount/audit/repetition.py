@@ -1,29 +1,27 @@
-"""What an audit has to look at, and no more, to repeat one that has a certificate."""
+"""Scope of an audit that repeats one that has a certificate, and looks at no more."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from recount.audit.judgement import Row
-from recount.audit.ledger import Ledger, Order
-from recount.audit.stretch_log import CUT_SHORT
-from recount.core.certificate import Certificate
-from recount.core.errors import Terminal
-from recount.core.finding import ROW_KINDS, UNLISTED, difference_from
-from recount.core.ledger import BatchProof
-from recount.core.topic_ids import TOPIC, TopicIds
-from recount.core.verdict import Difference
+from recount.audit.compare.single_judge import Row
+from recount.audit.cut.audited_ledger import Ledger, Order
+from recount.audit.cut.kept_log import CUT_SHORT
+from recount.certificate.document import Certificate
+from recount.certificate.finding import ROW_KINDS, UNLISTED, Difference, difference_from
 from recount.kafka.offsets import LogRange
-from recount.recompute.log import Ranges
+from recount.recompute.raw_log import Ranges
+from recount.runtime.errors import Terminal
+from recount.tables.ledger import TOPIC, BatchProof, TopicIds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """Of ``audit``: the batch ``cut`` up to which was judged, after the audit ``seed`` (None: from the beginning).
+    """Scope of ``audit``: the batch ``cut`` up to which it judged, after the audit ``seed`` (None: from the beginning).
 
     ``published`` are by topic the offsets that were read, ``backfills`` the corrections that there were, ``rows``
-    those of findings, which were judged again. ``topic_ids`` had the topics then that had been made anew; ``short``
+    those of findings, which were judged again. ``topic_ids`` had the topics then that had been recreated; ``short``
     were the partitions whose log had been cut short.
     """
 
@@ -38,7 +36,7 @@ class Repetition:
 
     @classmethod
     def of(cls, certificate: Certificate) -> Repetition:
-        """That of the audit of ``certificate``."""
+        """Return the repetition of the audit of ``certificate``."""
         published: dict[str, dict[int, tuple[int, int]]] = {}
         for one in certificate["digests"]["published"]:
             published.setdefault(one["topic"], {})[one["partition"]] = (one["start"], one["end"])
@@ -71,7 +69,7 @@ class Repetition:
         )
 
     def within(self, topic: str, spans: Ranges) -> dict[int, tuple[int, int]]:
-        """What of ``spans``, which are kept now, was read then."""
+        """Return what of ``spans``, which are kept now, was read then."""
         read = self.published.get(topic, {})
         return {p: (max(start, read[p][0]), min(end, read[p][1])) for p, (start, end) in spans.items() if p in read}
 

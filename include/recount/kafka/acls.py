@@ -1,19 +1,30 @@
-"""What each role must be allowed on Kafka for the declared streams to run, and nothing else: derived, never written."""
+"""ACLs that each role needs on Kafka for the declared streams to run, and no others; and ``recount acls``.
+
+They are derived from the declarations, never written by hand.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import Annotated, Literal, get_args
 
-from recount.core.registry import Declarations, Stream, is_audited, topics_read
-from recount.core.settings import Profile, Role
-from recount.core.topology import Topology
-from recount.kafka import platform
+import typer
+
+from recount.declare.registry import Declarations, Stream, declared, is_audited, topics_read
+from recount.declare.topology import Topology
+from recount.kafka import topic_drift
+from recount.kafka.certificate_heads import head_id
 from recount.kafka.connection import BACKFILL_SLOT, Connection
-from recount.kafka.declared import all_topics
-from recount.kafka.heads import head_id
 from recount.kafka.status import status_of_group
+from recount.kafka.topic_drift import all_topics
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Profile, Role, Settings
 
 Resource = Literal["topic", "group", "transactional-id"]
 Operation = Literal["Read", "Write", "Create", "Delete", "Describe", "AlterConfigs", "DescribeConfigs"]
@@ -23,6 +34,7 @@ _INCLUDED: dict[Operation, tuple[Operation, ...]] = {
     "Describe": ("Read", "Write", "Delete"),
     "DescribeConfigs": ("AlterConfigs",),
 }
+_SERVERS, _CONFIGURATION = '"$BOOTSTRAP_SERVERS"', '"$ADMIN_PROPERTIES"'
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -37,7 +49,7 @@ class Acl:
 
     @property
     def kind(self) -> tuple[Role, Resource, Operation, str]:
-        """What all such ACLs have in common, whatever streams are declared."""
+        """The common part of all such ACLs, whatever streams are declared."""
         return self.role, self.resource, self.operation, self.what
 
 
@@ -66,8 +78,12 @@ def _of_streams(declarations: Declarations, connection: Connection) -> Iterator[
         yield from _ids("stream", _ids_of(stream, slots, connection))
     groups = [status_of_group(name) for name in declarations.groups]
     yield from _ids("stream", (own(f"recount.{name}.lease") for name in groups))
-    yield from _topics("stream", "Read", map(own, (platform.STATUS, platform.CONTROL, platform.POSITIONS)), "platform")
-    yield from _topics("stream", "Write", map(own, (platform.STATUS, platform.HISTORY, platform.POSITIONS)), "platform")
+    yield from _topics(
+        "stream", "Read", map(own, (topic_drift.STATUS, topic_drift.CONTROL, topic_drift.POSITIONS)), "platform"
+    )
+    yield from _topics(
+        "stream", "Write", map(own, (topic_drift.STATUS, topic_drift.HISTORY, topic_drift.POSITIONS)), "platform"
+    )
     yield from _readers("stream", own("recount.view"), own("recount.offsets"))
 
 
@@ -87,9 +103,9 @@ def _of_audits(declarations: Declarations, connection: Connection) -> Iterator[A
         group = connection.group(archive.name)
         yield Acl(role="audit", resource="group", name=group, operation="Describe", what="offsets of a stream")
     yield from _ids("audit", (head_id(connection, name) for name in declarations.audited))
-    read = (platform.STATUS, platform.POSITIONS, platform.CERTIFICATES)
+    read = (topic_drift.STATUS, topic_drift.POSITIONS, topic_drift.CERTIFICATES)
     yield from _topics("audit", "Read", map(own, read), "platform")
-    yield from _topics("audit", "Write", [own(platform.CERTIFICATES)], "platform")
+    yield from _topics("audit", "Write", [own(topic_drift.CERTIFICATES)], "platform")
     yield from _readers("audit", own("recount.view"), own("recount.offsets"), own("recount.audit"))
 
 
@@ -111,7 +127,7 @@ def _of_admins(declarations: Declarations, connection: Connection, profile: Prof
             for operation in ("Read", "Delete"):
                 yield Acl(role="admin", resource="group", name=group, operation=operation, what="offsets of a stream")
         yield from _ids("admin", _ids_of(stream, ("lease", _FIRST_SLOT, BACKFILL_SLOT, "erasure"), connection))
-    read = (platform.STATUS, platform.HISTORY, platform.CONTROL, platform.POSITIONS)
+    read = (topic_drift.STATUS, topic_drift.HISTORY, topic_drift.CONTROL, topic_drift.POSITIONS)
     yield from _topics("admin", "Read", map(own, read), "platform")
     yield from _topics("admin", "Write", map(own, read), "platform")
     yield from _readers("admin", own("recount.view"), own("recount.offsets"), own("recount.audit"))
@@ -145,10 +161,81 @@ def _letters_of(stream: Stream) -> list[str]:
 
 
 def _groups_of(stream: Stream, connection: Connection) -> list[str]:
-    """What is not audited has no backfills."""
+    """Consumer groups of ``stream``; one that is not audited has no backfills."""
     of_backfills = [connection.backfill_group(stream.name)] if is_audited(stream) else []
     return [connection.group(stream.name), *of_backfills]
 
 
 def _ids_of(stream: Stream, slots: Iterable[str], connection: Connection) -> list[str]:
     return [connection.own(f"recount.{stream.name}.{slot}") for slot in slots]
+
+
+class Form(StrEnum):
+    """How ACLs are printed."""
+
+    commands = "commands"
+    json = "json"
+
+
+def acls(
+    role: Annotated[str | None, typer.Option(help="stream, audit or admin; all three unless told")] = None,
+    principal: Annotated[
+        list[str] | None, typer.Option(help="ROLE=PRINCIPAL, such as stream=User:CN=recount; may be repeated")
+    ] = None,
+    form: Annotated[Form, typer.Option("--as", help="kafka-acls.sh commands, or JSON")] = Form.commands,
+) -> None:
+    """Print the ACLs that the declared streams need, exactly. Neither brokers nor passwords are needed for it."""
+    settings = Settings.from_environment(os.environ)
+    connection = Connection(bootstrap_servers=settings.bootstrap_servers, prefix=settings.prefix)
+    roles = _roles(role)
+    named = principals(principal or ())
+    found = [acl for acl in acls_of(declared(settings.topologies), connection, settings.profile) if acl.role in roles]
+    print(as_json(found, named) if form is Form.json else as_commands(found, named))
+
+
+def as_commands(acls: Iterable[Acl], principals: dict[Role, str]) -> str:
+    """A line of ``kafka-acls.sh`` for all operations on each resource."""
+    lines = ["# BOOTSTRAP_SERVERS and ADMIN_PROPERTIES: the brokers, and a client that may alter ACLs (Cluster Alter)"]
+    for (role, resource, name), group in groupby(acls, lambda acl: (acl.role, acl.resource, acl.name)):
+        operations = " ".join(f"--operation {acl.operation}" for acl in group)
+        lines.append(
+            f"kafka-acls.sh --bootstrap-server {_SERVERS} --command-config {_CONFIGURATION} --add"
+            f" --allow-principal {shlex.quote(principals[role])} {operations}"
+            f" --{resource} {shlex.quote(name)}"
+        )
+    return "\n".join(lines)
+
+
+def as_json(acls: Iterable[Acl], principals: dict[Role, str]) -> str:
+    """An array of objects, one for each ACL."""
+    told = [
+        {"principal": principals[acl.role], **asdict(acl), "pattern": "literal", "host": "*", "permission": "Allow"}
+        for acl in acls
+    ]
+    return json.dumps(told, indent=2)
+
+
+def principals(given: Iterable[str]) -> dict[Role, str]:
+    """Who acts in each role: ``User:`` with the name of the role unless ``given`` says another."""
+    found: dict[Role, str] = {role: f"User:{role}" for role in _roles(None)}
+    for text in given:
+        role, _, name = text.partition("=")
+        kind, _, who = name.partition(":")
+        if role not in found or not kind or not who:
+            raise Terminal(
+                "no principal of a role",
+                given=text,
+                expected="ROLE=PRINCIPAL, the role stream, audit or admin",
+                remedy="write --principal stream=User:recount-stream",
+            )
+        found[_roles(role)[0]] = name
+    return found
+
+
+def _roles(named: str | None) -> tuple[Role, ...]:
+    roles: tuple[Role, ...] = get_args(Role)
+    if named is not None and named not in roles:
+        raise Terminal(
+            "no such role", given=named, expected=f"one of {', '.join(roles)}", remedy="leave it out for all"
+        )
+    return roles if named is None else tuple(role for role in roles if role == named)

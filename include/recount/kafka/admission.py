@@ -1,7 +1,7 @@
 """Whether the brokers let this process in, asked once, before its first client of a secured cluster.
 
 librdkafka takes a wrong password and an expired certificate for an outage: it tries again for ever, tells a callback
-of each time, and lets the calls of its clients time out. So a client that waits is asked here what it was told.
+of each time, and lets the calls of its clients time out. So a client that waits asks here for the reported errors.
 """
 
 from __future__ import annotations
@@ -13,16 +13,25 @@ from typing import Any, Literal
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from recount.core.errors import Terminal, Transient
 from recount.kafka.security import Security
+from recount.runtime.errors import Terminal, Transient
 
 PATIENCE_S = 15.0
+
+
 _POLL_S = 0.02
+
+
 _CERTIFICATE_ALERTS = range(42, 50)
 """TLS alerts by which a server refuses the certificate of a client, RFC 8446 section 6.2."""
+
+
 _TOKEN_UNASKED = "Failed to acquire SASL OAUTHBEARER token"  # noqa: S105 - a message of librdkafka
 
+
 Refusal = Literal["credentials", "broker certificate", "client certificate"]
+
+
 _REMEDIES: dict[Refusal, tuple[str, str]] = {
     "credentials": (
         "a user and password, or a token, that the brokers know, and a mechanism that they take",
@@ -37,7 +46,11 @@ _REMEDIES: dict[Refusal, tuple[str, str]] = {
         "have the certificate of ssl.certificate renewed, or give one where the brokers ask for it",
     ),
 }
+
+
 _admitted: set[tuple[int, str, Security]] = set()
+
+
 _busy = threading.Lock()
 
 
@@ -65,7 +78,7 @@ def require_admission(process: int, servers: str, security: Security) -> None:
 
 
 def forget_admissions() -> None:
-    """Let the next client ask anew: brokers do not answer, and it may be that they do not let anybody in any more."""
+    """Let the next client ask again: brokers do not answer, and may no longer let anybody in."""
     with _busy:
         _admitted.clear()
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from recount.core.topology import Topology
+from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
-from recount.kafka.kafka_record import KafkaRecord
+from recount.kafka.dead_letters import KafkaRecord
 from recount.kafka.offsets import Partition, committed_offsets
-from recount.kafka.platform import POSITIONS
 from recount.kafka.positions import last_ends
+from recount.kafka.topic_drift import POSITIONS
 from recount.kafka.transaction import OutputTransaction
 
 

@@ -9,9 +9,9 @@ from typing import Literal
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 
-from recount.core.errors import RecountError, Transient
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
 from recount.kafka.offsets import Partition, log_ranges, messages, partitions_of
+from recount.runtime.errors import RecountError, Transient
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class CompactedView:
         return self._values
 
     def undecided(self, key: str) -> str | None:
-        """Where a record of ``key`` lies that a read_committed view does not show yet, as topic-partition@offset.
+        """The place of a record of ``key`` that a read_committed view does not show yet, as topic-partition@offset.
 
         None when every record of it that was written before this call is decided. Whether the record will be committed
         is not known. It is decided when the transaction on the topic that holds it up is, at the latest when that times

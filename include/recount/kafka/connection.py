@@ -14,12 +14,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from recount.core.errors import RecountError, Terminal, Transient
-from recount.core.settings import Settings
-from recount.core.topics import FARTHEST_AHEAD
+from recount.declare.topics import FARTHEST_AHEAD
 from recount.kafka.admission import forget_admissions, require_admission
 from recount.kafka.security import UNSECURED, HiddenValues, Security
-from recount.kafka.security_place import security_of
+from recount.kafka.security_keys import security_of
+from recount.runtime.errors import RecountError, Terminal, Transient
+from recount.runtime.settings import Settings
 
 _LOG = logging.getLogger("recount.kafka")
 _QUIET: Mapping[str, Any] = {"log_level": 4, "reconnect.backoff.ms": 200, "reconnect.backoff.max.ms": 5_000}
@@ -133,7 +133,7 @@ class Connection:
         return HiddenValues({"kafka.bootstrap.servers": self.bootstrap_servers, **self.security.of_spark()})
 
     def own(self, name: str) -> str:
-        """What this installation calls the group, transactional.id or platform topic that is ``name`` by default."""
+        """This installation's name of the group, transactional.id or platform topic that is ``name`` by default."""
         return f"{self.prefix}.{name.removeprefix(_DEFAULT)}" if name.startswith(_DEFAULT) else name
 
     def group(self, stream: str) -> str:
@@ -191,7 +191,7 @@ def _admin(_process: int, config: tuple[tuple[str, Any], ...]) -> AdminClient:
 
 
 def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
-    """What ``error`` means for the caller: ``Fenced``, ``NotAllowed``, ``Refused``, ``Terminal`` or ``Transient``.
+    """The exception for ``error``: ``Fenced``, ``NotAllowed``, ``Refused``, ``Terminal`` or ``Transient``.
 
     A plain ``Terminal`` is final for this client: another one may have better luck.
     """
@@ -221,7 +221,7 @@ def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
 
 
 def committed_of_group(consumer: Consumer, asked: list[TopicPartition], group: str) -> list[TopicPartition]:
-    """What ``group`` of ``consumer`` has committed. Raises ``NotAllowed`` within seconds.
+    """Committed offsets of ``group`` of ``consumer``. Raises ``NotAllowed`` within seconds.
 
     Where the group is not allowed, the client says so to who polls, and lets the call itself time out.
     """

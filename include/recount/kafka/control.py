@@ -13,10 +13,10 @@ from typing import Literal
 
 from confluent_kafka import KafkaError
 
-from recount.core.errors import Terminal, Transient
 from recount.kafka.compacted import CompactedView
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
-from recount.kafka.platform import CONTROL
+from recount.kafka.topic_drift import CONTROL
+from recount.runtime.errors import Terminal, Transient
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class StandingOrders:
     """The orders that stand, one view held open: each question reads only what is new.
 
     Orders are written without transactions and read uncommitted: a transaction that somebody leaves open on the topic
-    hides none of them. An order in a transaction that is aborted counts, too; whoever can abort one here could write
+    hides none of them. An order in a transaction that is aborted counts, too; a client that can abort one could write
     the order as well. What is no order is passed over with a warning, and the last one before it stands.
 
     An answer may be ``max_age_s`` old: streams of one driver share a view, and need not ask the broker for each. May be
@@ -114,7 +114,7 @@ def _send(connection: Connection, topic: str, stream: str, order: bytes | None) 
 
 
 class ControlChannel:
-    """A driver's ear: one consumer, held open while the driver runs; or ``shared`` with others, who close it."""
+    """Control listener of a driver: one consumer, open while it runs; or ``shared`` with others, who close it."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class PartitionLag:
 
     @property
     def readable(self) -> int:
-        """How much of the lag can be read now: the rest belongs to an open transaction, or lies behind one."""
+        """Records of the lag that can be read now: the rest belongs to an open transaction, or is behind one."""
         return max(0, self.decided - self.read)
 
     @property
@@ -122,7 +122,7 @@ def _places(connection: Connection, topics: Mapping[str, Iterable[str]]) -> dict
 
 
 def _committed(connection: Connection, streams: list[str]) -> dict[str, dict[Partition, int]]:
-    """What the group of each stream has committed; a commit that is not decided yet does not count, nor is it awaited.
+    """Committed offsets of each stream's group; a commit that is not decided yet does not count, nor is it awaited.
 
     The answers are awaited together.
     """

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from recount.core.errors import Terminal, Transient
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, committed_of_group, failure
+from recount.runtime.errors import Terminal, Transient
 
 Partition = tuple[str, int]
 
@@ -44,10 +44,10 @@ class LogRange:
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """Why offsets of ``[start, end)`` are not among the committed records; each field counts offsets.
+    """Offsets of ``[start, end)`` that are not among the committed records, by reason; each field counts offsets.
 
     ``visible + aborted + control + compacted + expired == end - start`` always holds. On a topic that is compacted, a
-    marker and a compacted record cannot be told apart, and both count as ``compacted``.
+    marker and a compacted record cannot be distinguished, and both count as ``compacted``.
     """
 
     topic: str
@@ -62,7 +62,7 @@ class Gap:
 
 
 class MissingTopics(Terminal):
-    """Topics of a stream are not there, or not yet: whoever creates them may be about to."""
+    """Topics of a stream are not there, or not yet: they may be about to be created."""
 
 
 class UnreadRecordsGone(Terminal):
@@ -132,7 +132,7 @@ def log_ranges(
     partitions: Iterable[Partition],
     isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> dict[Partition, LogRange]:
-    """The log of each partition: what is decided of it, as a read_committed reader finds it, unless told otherwise."""
+    """The log of each partition: by default what is decided of it, as a read_committed reader finds it."""
     asked = sorted(partitions)
     starts = list_offsets(connection, asked, OffsetSpec.earliest(), isolation_level)
     ends = list_offsets(connection, asked, OffsetSpec.latest(), isolation_level)
@@ -179,7 +179,7 @@ def require_unread_kept(connection: Connection, stream: str, starts: Mapping[Par
 
 
 def deleted_before(connection: Connection, stream: str, partitions: Iterable[Partition]) -> str | None:
-    """The warning for a ``stream`` that has read nothing yet: of which ``partitions`` the first records are gone."""
+    """The warning for a ``stream`` that has read nothing yet: of which ``partitions`` the first records are deleted."""
     kept = log_ranges(connection, partitions, IsolationLevel.READ_UNCOMMITTED)
     gone = [
         f"{topic}-{partition} before {span.start}" for (topic, partition), span in sorted(kept.items()) if span.start
@@ -265,7 +265,7 @@ def messages(
 
 
 def _consume(consumer: Consumer, topic: str) -> Iterator[Message]:
-    """What has come; a message with an error is the end of the partition."""
+    """Messages that have come; a message with an error is the end of the partition."""
     first = consumer.poll(REQUEST_TIMEOUT_S)
     if first is None:
         raise Transient(f"no answer from the brokers while reading {topic}", remedy="see that the brokers are up")
@@ -308,7 +308,7 @@ def retention_ms_of(connection: Connection, topic: str) -> int:
 
 
 def setting_of(connection: Connection, topic: str, name: str) -> str:
-    """What the brokers go by for ``topic``; raises what ``failure`` makes of a refusal."""
+    """The setting that the brokers use for ``topic``; raises the ``failure`` of a refusal."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = connection.admin()
     try:
@@ -319,7 +319,7 @@ def setting_of(connection: Connection, topic: str, name: str) -> str:
 
 
 def spans_of(connection: Connection, topics: Iterable[str]) -> dict[str, dict[int, LogRange]]:
-    """By topic and partition the first offset that is kept, and the one after the last."""
+    """The first offset that is kept, and the one after the last, by topic and partition."""
     admin = connection.admin()
     there = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     found: dict[str, dict[int, LogRange]] = {}
@@ -331,6 +331,6 @@ def spans_of(connection: Connection, topics: Iterable[str]) -> dict[str, dict[in
 
 
 def ends_of(connection: Connection, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-    """By topic and partition the offset of the next record."""
+    """The offset of the next record, by topic and partition."""
     spans = spans_of(connection, topics)
     return {topic: {part: span.end for part, span in found.items()} for topic, found in spans.items()}

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import IsolationLevel, Message
 
-from recount.core.errors import Terminal, Transient
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import Partition, committed_offsets, log_ranges, messages, require_topics
-from recount.kafka.platform import POSITIONS
+from recount.kafka.topic_drift import POSITIONS
+from recount.runtime.errors import Terminal, Transient
 
 _LOG = logging.getLogger(__name__)
 _AT_A_TIME = 20_000
@@ -101,7 +101,7 @@ def last_position(
 ) -> Position | None:
     """The last committed position with ``key``; None where there is none, or it was forgotten.
 
-    A transaction of another stream that is open does not hold this up, unless a record with ``key`` lies behind its
+    A transaction of another stream that is open does not hold this up, unless a record with ``key`` is behind its
     first record: only then it hides whether that one was committed. Raises ``Transient`` when it does so for longer
     than ``patience_s``, or when the brokers do not answer for as long.
     """
@@ -130,7 +130,7 @@ def last_position(
 
 
 def _readable(found: Iterator[Message]) -> Iterator[Position | None]:
-    """What ``found`` says; a record that anybody else wrote and cannot be read is passed over."""
+    """Positions in ``found``; a record that anybody else wrote and cannot be read is passed over."""
     for message in found:
         value = message.value()
         try:

@@ -1,4 +1,4 @@
-"""How clients prove who they are to the brokers, and the brokers to them: one value for all clients and for Spark."""
+"""How clients and brokers prove to each other who they are: one value for all clients and for Spark."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 Protocol = Literal["PLAINTEXT", "SASL_SSL", "SSL"]
+
 Mechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"]
 
 _JAVA_MODULES = "org.apache.kafka.common.security"
+
 _OAUTH_CALLBACKS = f"{_JAVA_MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"
 
 
@@ -42,7 +44,7 @@ class ClientCertificate:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Security:
-    """What every client of an installation uses; ``security_of`` reads and checks it.
+    """Security settings of every client of an installation; ``security_of`` reads and checks them.
 
     ``authorities`` are PEM certificates of who may have signed those of the brokers; empty: those that the system
     trusts. It never shows a secret: neither as text nor in an error.

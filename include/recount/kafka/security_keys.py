@@ -1,8 +1,12 @@
-"""The keys of a security setting: all that is missing, unknown or invalid is told at once, and no secret with it."""
+"""The security of an installation, read from the place that RECOUNT_KAFKA_SECURITY names, and checked.
+
+All missing, unknown and invalid keys are reported at once, no secret with them. The setting's text holds no secret.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,9 +23,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from recount.core.errors import Terminal
-from recount.kafka.security import ClientCertificate, Mechanism, OAuth, Protocol, Security
-from recount.secret_file import fault_of_mode
+from recount.kafka.security import UNSECURED, ClientCertificate, Mechanism, OAuth, Protocol, Security
+from recount.runtime.errors import Terminal
+from recount.runtime.installation import fault_of_mode
 
 PROTOCOL, MECHANISM = "security.protocol", "sasl.mechanism"
 USERNAME, PASSWORD = "sasl.username", "sasl.password"
@@ -41,6 +45,12 @@ _INSTEAD = {
     "ssl.keystore.location": "ssl.certificate.location and ssl.key.location, PEM files",
 }
 """What stands for keys of other clients."""
+VARIABLE = "RECOUNT_KAFKA_SECURITY"
+AIRFLOW = "airflow:"
+"""Begins the name of an Airflow connection."""
+_MOUNTED = {"ssl.ca.location": "ca.crt", "ssl.certificate.location": "tls.crt", "ssl.key.location": "tls.key"}
+"""The files of a folder, as Kubernetes mounts a secret of a certificate."""
+_connections: list[Callable[[str], Mapping[str, str]]] = []
 
 
 class InvalidSecurity(Terminal):
@@ -108,7 +118,7 @@ def _unknown(name: str) -> str:
 
 
 def _missing_or_idle(protocol: str | None, mechanism: str | None, given: Mapping[str, str]) -> list[str]:
-    """What ``protocol`` and ``mechanism`` need and is not given, and what is given and they do not use."""
+    """Keys that ``protocol`` and ``mechanism`` need and lack, and given keys that they do not use."""
     if protocol is None:
         return []
     has_certificate = any(name.startswith(("ssl.certificate.", "ssl.key.")) for name in given)
@@ -176,7 +186,7 @@ def _oauth(given: Mapping[str, str]) -> OAuth:
 
 
 def faults_of_authorities(text: str, now: datetime) -> list[str]:
-    """What is wrong with certificates that are to be trusted; one that is valid is enough."""
+    """Faults of certificates that are to be trusted; one that is valid is enough."""
     try:
         found = x509.load_pem_x509_certificates(text.encode())
     except ValueError:
@@ -219,3 +229,79 @@ def _fault_of_time(certificate: x509.Certificate, now: datetime) -> str | None:
     if now < first:
         return f"({certificate.subject.rfc4514_string()}) is not valid before {first:%Y-%m-%d %H:%M} UTC"
     return None
+
+
+def read_connections_by(keys_of: Callable[[str], Mapping[str, str]]) -> None:
+    """Let ``keys_of`` give the keys of an Airflow connection by its name; the processes of Airflow can."""
+    _connections[:] = [keys_of]
+
+
+def security_of(place: str) -> Security:
+    """The security at ``place``: a properties or JSON file, a folder of certificates, an Airflow connection, or none.
+
+    Raises ``InvalidSecurity`` naming every fault.
+    """
+    if not place:
+        return UNSECURED
+    return security_from(keys_at(place), place, _folder(place))
+
+
+def keys_at(place: str) -> Mapping[str, str]:
+    """The keys at ``place``, secrets among them, as they are written there."""
+    if place.startswith(AIRFLOW):
+        return _keys_of_connection(place)
+    path = Path(place)
+    if path.is_dir():
+        return {PROTOCOL: "SSL", **{key: name for key, name in _MOUNTED.items() if (path / name).exists()}}
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InvalidSecurity(place, [f"{VARIABLE} names what cannot be read: {why}"]) from None
+    if fault := fault_of_mode(path):
+        raise InvalidSecurity(place, [fault])
+    return _of_json(text, place) if path.suffix == ".json" else _of_properties(text, place)
+
+
+def _folder(place: str) -> Path:
+    """The folder to which paths in ``place`` are relative."""
+    path = Path(place)
+    return path if path.is_dir() else path.parent
+
+
+def _keys_of_connection(place: str) -> Mapping[str, str]:
+    if not _connections:
+        raise Terminal(
+            "an Airflow connection is asked for outside of Airflow",
+            given=f"{VARIABLE}={place}",
+            expected="a file: only the processes of Airflow can read its connections",
+            remedy=f"set {VARIABLE} to a properties or JSON file for this process",
+        )
+    return _connections[0](place.removeprefix(AIRFLOW))
+
+
+def _of_json(text: str, place: str) -> Mapping[str, str]:
+    try:
+        found = json.loads(text)
+    except ValueError:  # its message has the text, secrets and all
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise InvalidSecurity(place, ["the file is not a JSON object of texts"])
+    return found
+
+
+def _of_properties(text: str, place: str) -> Mapping[str, str]:
+    """Lines ``name=value``; a value is taken as it stands, without escapes."""
+    found, faults = {}, []
+    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
+        if not line or line.startswith(("#", "!")):
+            continue
+        name, is_set, value = line.partition("=")
+        if not is_set:
+            faults.append(f"line {number} is not name=value")
+        elif name.strip() in found:
+            faults.append(f"line {number} gives {name.strip()} again")
+        found[name.strip()] = value.strip()
+    if faults:
+        raise InvalidSecurity(place, faults)
+    return found

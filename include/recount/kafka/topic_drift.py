@@ -1,23 +1,37 @@
-"""A declared topic beside what the cluster has: what to create, to repair, only to report, to refuse.
+"""Every topic that a deployment needs, and each beside what the cluster has: create, repair, report or refuse.
 
-A topic of others is never altered. Outside the embedded profile it is created only where that is asked for.
+Needed are the declared topics, the dead-letter topics of what is read, and Recount's own. A topic of others is never
+altered. Outside the embedded profile it is created only where that is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from recount.core.errors import RecountError, Terminal
-from recount.core.quantities import quantity
-from recount.core.settings import Profile
-from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.declare.registry import Declarations
+from recount.declare.topics import CREATE_TIME, FARTHEST_AHEAD, TIMESTAMP_TYPE, UNLIMITED_RETENTION_MS, Topic
+from recount.declare.topology import Topology
+from recount.runtime.errors import RecountError, Terminal, require
+from recount.runtime.settings import Profile
+from recount.runtime.times import quantity
 
 LEAST_REPLICATION_FACTOR = 3
 LEAST_IN_SYNC_REPLICAS = 2
-
 Action = Literal["create", "in step", "repair", "refuse", "drifted", "missing", "unknown"]
+STATUS = "recount.status"
+HISTORY = "recount.history"
+CONTROL = "recount.control"
+CERTIFICATES = "recount.certificates"
+POSITIONS = "recount.positions"
+_SMALL_SEGMENTS = {"segment.bytes": str(16 << 20)}
+"""Kafka compacts a segment once it is full: a record a batch would fill one of the default size in weeks, and the
+statuses of forty streams in two days, which everybody would read who asks for one."""
+_KAFKA_TAKES_MS = 3_600_000
+"""What brokers take of records ahead of their clock where the topic says nothing, since Kafka 4."""
+_CLOCKS_APART_MS = 3_600_000
+_OWN_TIME = {TIMESTAMP_TYPE: CREATE_TIME}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +50,7 @@ class Drift:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicChange:
-    """What has to happen to one topic; ``topic`` is as it will be on this cluster, ``note`` says what was lowered.
+    """The change of one topic; ``topic`` is as it will be on this cluster, ``note`` says what was lowered.
 
     ``drifted`` and ``missing`` are of topics of others, and nothing is done about them. ``problem`` says why a person
     has to act (``refuse``, ``missing``) or why the topic could not be looked at (``unknown``); None where all is well.
@@ -73,7 +87,7 @@ def change_of(
     *,
     creates_others: bool = False,
 ) -> TopicChange:
-    """What has to happen to ``topic``, of which the cluster has what was ``found``; None where it has none.
+    """The change of ``topic``, given what was ``found`` of it on the cluster: None where it has none.
 
     In the embedded profile a replication factor above the number of brokers is lowered to it, and noted, and a topic of
     others that is missing is created. In any other it is created where we are one that ``creates_others``, and a
@@ -192,3 +206,86 @@ def _policies(setting: str) -> set[str]:
 
 def _normal(setting: str) -> str:
     return ",".join(sorted(_policies(setting)))
+
+
+def platform_topics(named: Callable[[str], str] = str) -> tuple[Topic, ...]:
+    """The last status of every driver, the history of these, the orders to drivers, the newest certificates, and where
+    Kafka stands with every stream.
+
+    One partition keeps order. ``named`` says what the installation calls them (``Connection.own``).
+    """
+    return (
+        _newest_of_each(named(STATUS), _SMALL_SEGMENTS),
+        Topic(name=named(HISTORY), key="stream", partitions=1, retention_ms=7 * 86_400_000, owned=True),
+        _newest_of_each(named(CONTROL)),
+        _newest_of_each(named(CERTIFICATES)),
+        _newest_of_each(named(POSITIONS), _SMALL_SEGMENTS),
+    )
+
+
+def _newest_of_each(name: str, configs: Mapping[str, str] | None = None) -> Topic:
+    """The topic ``name``, which keeps the newest record of each stream."""
+    return Topic(
+        name=name,
+        key="stream",
+        partitions=1,
+        cleanup_policy="compact",
+        retention_ms=-1,
+        configs=configs or {},
+        owned=True,
+    )
+
+
+def all_topics(declarations: Declarations, named: Callable[[str], str] = str) -> list[Topic]:
+    """Sorted by name, ``owned`` where a topology writes to it; the embedded profile later lowers the replication.
+
+    ``named`` says what the installation calls its own topics (``Connection.own``). Raises ``InvalidDeclaration`` where
+    a sink writes to one of these.
+    """
+    topologies = declarations.topologies.values()
+    read = [source.topic for topology in topologies for source in topology.sources]
+    written = [topic for topology in topologies for topic in _written(topology)]
+    platform = platform_topics(named)
+    taken = sorted({topic.name for topic in platform} & {topic.name for topic in written})
+    require(
+        not taken,
+        "topic name",
+        given=f"a sink writes to {', '.join(taken)}",
+        expected=f"another name than those of Recount's own topics: {', '.join(topic.name for topic in platform)}",
+        remedy="give the sink another topic, or the installation another RECOUNT_PREFIX",
+    )
+    ours = [*platform, *map(dead_letter_topic, read), *written]
+    topics = {topic.name: topic for topic in (*declarations.topics.values(), *ours)}
+    return [topics[name] for name in sorted(topics)]
+
+
+def _written(topology: Topology) -> Iterator[Topic]:
+    """Topics that ``topology`` writes. Results have the times of records: up to ``max_future`` ahead of the clock.
+
+    A cluster can have ``LogAppendTime`` as its default: then each result would have another time than the log gives it.
+    """
+    ahead_ms = topology.max_future_ms
+    limit = {FARTHEST_AHEAD: str(ahead_ms + _CLOCKS_APART_MS)} if ahead_ms > _KAFKA_TAKES_MS else {}
+    for node in topology.written:
+        yield replace(node.topic, owned=True, configs={**_OWN_TIME, **limit, **node.topic.configs})
+
+
+def dead_letter_topic(source: Topic) -> Topic:
+    """The dead-letter topic of ``source``, with as many partitions; its records expire after 30 days, never compacted.
+
+    It has as many replicas, or as many as a topic of ours must have: ``source`` can be one of others that has fewer.
+    """
+    return replace(
+        source,
+        replication_factor=max(source.replication_factor, LEAST_REPLICATION_FACTOR),
+        min_insync_replicas=max(source.min_insync_replicas, LEAST_IN_SYNC_REPLICAS),
+        name=source.dead_letter_name,
+        value=None,
+        encoding="json",
+        key_form="text",
+        event_time=None,
+        cleanup_policy="delete",
+        retention_ms=30 * 86_400_000,
+        configs={},
+        owned=True,
+    )

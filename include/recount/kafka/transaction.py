@@ -13,7 +13,7 @@ How a batch is written once, whatever dies when:
 The consumer exists for its group.id only; it never subscribes. The broker accepts transactional offset commits with an
 empty member id and generation -1 as long as the group has no members, and fencing is the transactional.id's task.
 Offsets of a group without members expire ``offsets.retention.minutes`` (7 days by default) after the last commit: so
-the same transaction writes the stream's ``Position`` too, which tells where the offsets are gone.
+same transaction writes the stream's ``Position`` too, which has the offsets when those have expired.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from typing import Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from recount.core.durations import readable
-from recount.core.errors import RecountError, Terminal, Transient
-from recount.core.output import kafka_time_ms
+from recount.declare.output import kafka_time_ms
 from recount.kafka.connection import (
     ANSWER_S,
     REQUEST_TIMEOUT_S,
@@ -43,11 +41,12 @@ from recount.kafka.connection import (
     failure,
     patiently,
 )
-from recount.kafka.kafka_record import KafkaRecord
+from recount.kafka.dead_letters import KafkaRecord, largest, limit_of, too_large
 from recount.kafka.offsets import Partition, require_topics
-from recount.kafka.platform import POSITIONS
 from recount.kafka.positions import Position, last_position, position_key
-from recount.kafka.record_sizes import largest, limit_of, too_large
+from recount.kafka.topic_drift import POSITIONS
+from recount.runtime.errors import RecountError, Terminal, Transient
+from recount.runtime.times import readable
 
 Offsets = Mapping[Partition, int]
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -165,7 +164,7 @@ class OutputTransaction:
         return found
 
     def forget_position(self) -> None:
-        """Forget where Kafka stands with the stream, for one that begins anew; the group has to be deleted as well."""
+        """Forget where Kafka is with the stream, for one that begins again; the group has to be deleted as well."""
         doing = f"forgetting the position of {self._key}"
         try:
             self._producer.begin_transaction()
@@ -197,7 +196,7 @@ class OutputTransaction:
 
         ``records`` is iterated again when an attempt is aborted: give a list, or an object whose ``__iter__`` starts
         over. A partition without a committed offset counts as standing at its start offset. An empty offset range is
-        told apart by the batch in the commit's metadata, where ``timestamp_ms``, the batch's own time, and the
+        identified by the batch in the commit's metadata, where ``timestamp_ms``, the batch's own time, and the
         ``checkpoint_id`` of its plan are kept too: so it can be repeated when its plan is lost.
 
         Raises ``OffsetsDisagree`` when the group stands elsewhere, ``Fenced`` when a newer producer took over,
@@ -306,7 +305,7 @@ class OutputTransaction:
             raise
 
     def _with_smaller_batches(self, topic: str, records: Iterable[KafkaRecord], problem: RecountError) -> Transient:
-        """What to do about ``topic``, which took a batch for too large; raises where one record alone is."""
+        """Limit batches to the size that ``topic`` takes; raises where one record alone is too large."""
         limit = None if topic in self.limits else limit_of(self._connection, topic)
         if limit is None:
             found = largest(records, topic)

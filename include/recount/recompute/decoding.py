@@ -13,26 +13,25 @@ import pyarrow.compute as pc
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
-from recount.core.nodes import KEY, Source
-from recount.core.plain_values import PlainValue
-from recount.core.schema import RecordSchema
-from recount.recompute.columns import spark_type
-from recount.recompute.fetched_schemas import fetched_schema
-from recount.recompute.header_parsing import HeaderParser, is_with_headers
-from recount.recompute.log import runs
+from recount.declare.operators.nodes import KEY, Source
+from recount.declare.plain_values import PlainValue
+from recount.declare.schema import RecordSchema
 from recount.recompute.parsing import Parsed, Parser
-from recount.recompute.registry_parsing import AvroParser, ProtobufParser
-from recount.recompute.rules.header_values import headers_named
-from recount.recompute.rules.json_values import Bad, scalar_of
-from recount.recompute.rules.key_values import (
+from recount.recompute.raw_log import runs
+from recount.recompute.registry_parsing import AvroParser, HeaderParser, ProtobufParser, fetched_schema, is_with_headers
+from recount.recompute.rules.value_rules import (
+    Bad,
     as_values,
+    base64_of,
     has_key_fields,
+    headers_named,
     keys_named,
+    scalar_of,
     text_of,
     within_one_field,
     within_one_field_of,
 )
-from recount.recompute.rules.readings import base64_of
+from recount.recompute.spark_columns import spark_type
 
 NO_LIMIT_MS = 2**63 - 1
 _BY_ENCODING: dict[str, type[Parser] | type[AvroParser] | type[ProtobufParser]] = {
@@ -66,7 +65,7 @@ _Parser = Parser | PlainParser | AvroParser | ProtobufParser
 
 
 class Reading(Protocol):
-    """What of a topic is decoded, and whether a record without a key is bad."""
+    """The decoded part of a topic, and whether a record without a key is bad."""
 
     @property
     def source(self) -> Source:
@@ -115,7 +114,7 @@ class DecodePass:
 
     @property
     def schema(self) -> T.StructType:
-        """What leaves the pass."""
+        """The columns that leave the pass."""
         columns = {
             "partition": T.IntegerType(),
             "offset": T.LongType(),

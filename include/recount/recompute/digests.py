@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from pyspark import AccumulatorParam
 from pyspark.sql import SparkSession
 
-from recount.core.errors import Terminal
-from recount.recompute.log import Log, Ranges, RawLog, runs
+from recount.recompute.raw_log import Log, Ranges, RawLog, runs
+from recount.runtime.errors import Terminal
 
 HASHED = ("offset", "timestamp_ms", "key", "value", "headers")
 """What a digest of a log covers of each record, in offset order."""
@@ -30,7 +30,7 @@ Span = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Digest:
-    """Of so many rows."""
+    """The digest of a number of rows."""
 
     rows: int
     sha256: str
@@ -52,7 +52,7 @@ class RowsDigest:
             self._rows += batch.num_rows
 
     def digest(self) -> Digest:
-        """That of all rows so far."""
+        """The digest of all rows so far."""
         parts = {path: [kind, *self._ended(path)] for path, kind in sorted(self._kinds.items())}
         text = json.dumps({"rows": self._rows, "columns": parts}, sort_keys=True, separators=(",", ":"))
         return Digest(self._rows, hashlib.sha256(text.encode()).hexdigest())
@@ -163,7 +163,7 @@ def _fixed(column: pa.Array) -> np.ndarray:
 
 
 class _Union(AccumulatorParam):  # type: ignore[type-arg]
-    """What tasks found, each under its own name: a task that runs twice says the same again."""
+    """Findings of tasks, each under its own name: a task that runs twice reports the same again."""
 
     def zero(self, _: object) -> set[Any]:
         return set()

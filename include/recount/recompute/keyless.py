@@ -1,20 +1,21 @@
-"""Which records of a flow have no key to be grouped by, told from the declaration where that is possible.
+"""Records of a flow that have no key to be grouped by, from the declaration where it says so.
 
-Such a record does not advance stream time, so whoever follows stream time must know it. Where nulls of certain source
-fields say it, one pass over the records is enough; otherwise Spark evaluates the steps first and a second pass follows.
+A record without a key to be grouped by does not advance stream time, so a pass that follows stream time must know it.
+Where nulls of certain source fields say it, one pass over the records is enough; otherwise Spark evaluates the steps
+first and a second pass follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from recount.core.expressions import Call, Column, Expression, Literal
-from recount.core.nodes import Filter, SelectKey, WithFields
-from recount.recompute.flow import Flow
-from recount.recompute.rules.out_of_range import can_be
+from recount.declare.expressions import Call, Column, Expression, Literal
+from recount.declare.operators.nodes import Filter, SelectKey, WithFields
+from recount.recompute.rules.number_rules import can_be
+from recount.recompute.single_flow import Flow
 
 Nulls = frozenset[str]
-"""Columns of the source: a value is null exactly when one of them is. None in its place: that cannot be told."""
+"""Columns of the source: a value is null exactly when one of them is. None in its place: that is not known."""
 
 
 def keyless_when(flow: Flow) -> Nulls | None:

@@ -1,4 +1,4 @@
-"""JSON values to Arrow columns: the meaning of ``rules.json_values``, for many values at once.
+"""JSON values to Arrow columns: the meaning of ``rules.value_rules``, for many values at once.
 
 orjson parses each value. One with numbers that it could read otherwise than by their digits goes to Python's parser;
 one that either refuses is read by the rules, and so is, column by column, what is not of the plainest types.
@@ -18,19 +18,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_type
 
-from recount.core.schema import FieldType, RecordSchema
-from recount.recompute.columns import spark_type
-from recount.recompute.rules.json_values import (
+from recount.declare.schema import FieldType, RecordSchema
+from recount.recompute.rules.value_rules import (
     DOUBLE_DIGITS,
     MOST_NESTED,
     NUMBER,
+    Amiss,
     Bad,
     fields_of,
+    found_at,
     nests_too_deep,
     path_of,
     refused,
+    told_as,
 )
-from recount.recompute.rules.readings import Amiss, found_at, told_as
+from recount.recompute.spark_columns import spark_type
 
 _PLAIN: dict[str, set[type]] = {
     "string": {str},
@@ -87,7 +89,7 @@ class Parser:
             return Parsed(self._columns(cells), bad)
 
     def _cells(self, name: str, documents: list[dict[str, Any]]) -> list[Any]:
-        """What lies where the field is read; ``_ODD`` where the rules must tell."""
+        """The values where the field is read; ``_ODD`` where the rules must decide."""
         reading = self._schema.readings.get(name)
         if reading is None:
             return [found.get(name) for found in documents]
@@ -97,7 +99,7 @@ class Parser:
         return [None if cell is None else _of_form(reading.form, cell) for cell in cells]
 
     def _documents(self, values: Sequence[bytes]) -> list[Any]:
-        """What each of ``values`` is, None where the rules must tell."""
+        """The document of each of ``values``, None where the rules must decide."""
         by_digits = set(_found(_BY_DIGITS, values)) if self._has_long_decimals else set()
         if not by_digits and max(map(len, values), default=0) <= 2 * MOST_NESTED:
             try:
@@ -162,7 +164,7 @@ class Parser:
 
 
 class _Odd:
-    """A number that is told one by one."""
+    """A number that is judged one by one."""
 
 
 _ODD = _Odd()

@@ -1,21 +1,93 @@
-"""Values of a schema registry to Arrow columns: the meaning of the rules, for many values at once."""
+"""Values of a schema registry and headers of records to Arrow columns, by the recompute's own rules.
+
+Schemas come by plain HTTP: the recompute proves the stream, so it does not use the stream's client.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from http.client import HTTPException
 from typing import Any, Protocol
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 
-from recount.core.schema import RecordSchema
-from recount.recompute.columns import spark_type
-from recount.recompute.fetched_schemas import fetched_file, fetched_schema
+from recount.declare.operators.nodes import Source
+from recount.declare.schema import RecordSchema
 from recount.recompute.parsing import Parsed
-from recount.recompute.rules.avro_values import WriterSchema
-from recount.recompute.rules.json_values import Bad
-from recount.recompute.rules.protobuf_values import WriterFile
+from recount.recompute.rules.avro_rules import WriterSchema
+from recount.recompute.rules.protobuf_rules import WriterFile
+from recount.recompute.rules.value_rules import Bad, header_fields, headers_named
+from recount.recompute.spark_columns import spark_type
+from recount.runtime.errors import VARIABLE, RegistryRefused, RegistryUnreachable
+
+_MOST_S = 15
+_IDS = range(2**31)
+"""No registry has others: to some of them the path of such an id is none."""
+_PASSES = frozenset({408, 429})
+
+
+def fetched_schema(number: int) -> str:
+    """The text of the Avro schema ``number``; raises ``Bad`` where the registry has no such."""
+    return _avro(os.environ.get(VARIABLE, ""), number)
+
+
+def fetched_file(number: int) -> str:
+    """The Protobuf file ``number`` as it was registered; raises ``Bad`` where the registry has no such."""
+    return _protobuf(os.environ.get(VARIABLE, ""), number)
+
+
+@lru_cache(maxsize=4096)
+def _avro(registry: str, number: int) -> str:
+    found = _answered(registry, number)
+    if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
+        raise Bad("schema", f"schema {number} is no Avro that stands alone")
+    return str(found["schema"])
+
+
+@lru_cache(maxsize=4096)
+def _protobuf(registry: str, number: int) -> str:
+    found = _answered(registry, number)
+    if found.get("schemaType") != "PROTOBUF":
+        raise Bad("schema", f"schema {number} is no Protobuf")
+    return str(found["schema"])
+
+
+def _answered(registry: str, number: int) -> dict[str, Any]:
+    """The registry's answer for the schema ``number``."""
+    if number not in _IDS:
+        raise Bad("schema", f"no registry has a schema {number}")
+    if not registry.startswith(("http://", "https://")):
+        raise RegistryRefused(f"no {VARIABLE}")
+    asked = f"{registry.rstrip('/')}/schemas/ids/{number}"
+    try:
+        with urlopen(Request(asked, headers={"Accept": "application/json"}), timeout=_MOST_S) as answer:  # noqa: S310 - checked above
+            found = json.load(answer)
+    except HTTPError as error:
+        raise _of_status(error, number) from error
+    except (OSError, HTTPException, ValueError) as error:
+        raise RegistryUnreachable(f"{type(error).__name__} for schema {number}") from error
+    if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+        raise RegistryRefused(f"the answer for schema {number} has no schema")
+    return found
+
+
+def _of_status(error: HTTPError, number: int) -> Exception:
+    try:
+        said: Any = json.load(error)
+        code = said.get("error_code") if isinstance(said, dict) else None
+    except (OSError, ValueError):
+        code = None
+    if error.code == 404 and isinstance(code, int) and code // 100 == 404:
+        return Bad("schema", f"no schema {number} in the registry")
+    told = f"HTTP {error.code} for schema {number}"
+    return RegistryUnreachable(told) if error.code >= 500 or error.code in _PASSES else RegistryRefused(told)
 
 
 class Writer(Protocol):
@@ -84,7 +156,7 @@ class RegistryParser(ABC):
 
 
 class AvroParser(RegistryParser):
-    """Of Avro values; see ``WriterSchema``."""
+    """Parser of Avro values; see ``WriterSchema``."""
 
     _fetched = staticmethod(fetched_schema)
 
@@ -93,9 +165,42 @@ class AvroParser(RegistryParser):
 
 
 class ProtobufParser(RegistryParser):
-    """Of Protobuf values; see ``WriterFile``."""
+    """Parser of Protobuf values; see ``WriterFile``."""
 
     _fetched = staticmethod(fetched_file)
 
     def _writer(self, number: int) -> WriterFile:
         return WriterFile(number, self._schema_of(number), self._schema, of_sink=self._of_sink)
+
+
+def is_with_headers(source: Source) -> bool:
+    """Whether fields of ``source`` are headers of its records."""
+    declared = source.topic.value
+    return isinstance(declared, RecordSchema) and bool(headers_named(declared))
+
+
+class HeaderParser:
+    """Reads the headers of one topic; ``wanted`` limits what is returned, never what is checked."""
+
+    def __init__(self, schema: RecordSchema, wanted: Sequence[str]) -> None:
+        self._schema = schema
+        self._wanted = [name for name in headers_named(schema) if name in wanted]
+
+    def added(self, parsed: Parsed, records: pa.RecordBatch) -> Parsed:
+        """``parsed``, the values of ``records``, with their headers; what is wrong with a value counts first."""
+        cells: dict[str, list[Any]] = {name: [None] * records.num_rows for name in self._wanted}
+        bad = dict(parsed.bad)
+        is_null = records.column("value").is_null().to_pylist()
+        for index, headers in enumerate(records.column("headers").to_pylist()):
+            if is_null[index]:
+                continue
+            try:
+                found = header_fields(headers or (), self._schema)
+            except Bad as fault:
+                bad.setdefault(index, (fault.reason, fault.detail))
+                continue
+            for name, column in cells.items():
+                column[index] = found[name]
+        kinds = {name: to_arrow_type(spark_type(self._schema.fields[name])) for name in self._wanted}
+        more = {name: pa.array(column, kinds[name]) for name, column in cells.items()}
+        return Parsed({**parsed.columns, **more}, bad)

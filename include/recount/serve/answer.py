@@ -1,4 +1,7 @@
-"""The answer to a question: rows, the batch and frontier that they are from, and whether audits have judged them."""
+"""The answer to a question: rows, the batch and frontier that they are from, whether audits have judged them.
+
+``table_of`` shows an answer to people.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,33 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal
 
 import polars as pl
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
 
-from recount.core.errors import Transient
-from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.output import encode_value
-from recount.core.own_columns import BACKFILL_NUMBER, BATCH, GENERATION, PREFIX, RESULT_TIME
-from recount.core.retention import ageing
-from recount.core.tables import Tables
-from recount.serve.asked_sink import AskedSink, missing_columns
+from recount.declare.columns import BACKFILL_NUMBER, BATCH, GENERATION, ORIGIN, PREFIX, RESULT_TIME, REVISION
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
+from recount.declare.output import encode_value
+from recount.runtime.errors import Transient
+from recount.runtime.times import readable, told_time
+from recount.serve.asked_sink import OF_STREAM, AskedSink, missing_columns, seen_rows
 from recount.serve.moment import Audits, JudgedTo, Moment, NotReady
 from recount.serve.question import Question
-from recount.serve.seen_by_readers import OF_STREAM, seen_rows
+from recount.tables.places import Tables, ageing
 
 AUDITED, ROWS = "recount_audited", "recount_rows"
 """Whether the newest audit has judged the row; how many rows a count is of."""
 _TIES = [RESULT_TIME, GENERATION, BATCH]
+_TIMES = {WINDOW_START, WINDOW_END, RESULT_TIME}
+_NOT_SHOWN = {GENERATION, BATCH, BACKFILL_NUMBER, ORIGIN}
+_UNITS_MS = (86_400_000, 3_600_000, 60_000)
+_HEADS = {RESULT_TIME: "time", REVISION: "revision", AUDITED: "audited"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +106,7 @@ def reading(stream: str) -> Iterator[None]:
 def _answer(tables: Tables, question: Question, now_ms: int) -> Answer:
     sink = question.sink
     asked_ms = now_ms if question.at_ms is None else question.at_ms
-    sink.identity  # noqa: B018 - it raises where the rows cannot be told apart
+    sink.identity  # noqa: B018 - it raises where the rows cannot be distinguished
     moment = Moment.of(tables, sink.topology.name, question.at_ms, now_ms)
     if isinstance(moment, NotReady):
         return Answer(sink=sink, asked_ms=asked_ms, not_ready=moment.reason)
@@ -163,3 +173,57 @@ def _is_audited(sink: AskedSink, judged: JudgedTo | None) -> pl.Expr:
     of_stream = pl.col(BACKFILL_NUMBER) == OF_STREAM
     by_stream = ((pl.col(GENERATION) < generation) | same).fill_null(value=False)
     return pl.when(of_stream).then(by_stream).otherwise(pl.col(BACKFILL_NUMBER) < backfills)
+
+
+def table_of(answer: Answer) -> Table:
+    """The rows."""
+    names = [name for name in (answer.rows[0] if answer.rows else ()) if name not in _NOT_SHOWN]
+    table = Table(box=SIMPLE)
+    for name in names:
+        table.add_column(_HEADS.get(name, name))
+    for row in answer.rows:
+        table.add_row(*(Text(_cell(name, row[name])) for name in names))
+    return table
+
+
+def told(answer: Answer) -> Iterator[str]:
+    """Lines about the answer, beside the rows."""
+    if answer.moment is None:
+        yield f"not ready: {answer.not_ready}"
+        return
+    more = answer.total - len(answer.rows)
+    is_cut = more > 0 and AUDITED in answer.rows[0]
+    yield f"rows: {answer.total:,}" + (f", of which the newest {len(answer.rows):,} are shown" if is_cut else "")
+    said = answer.moment.document
+    frontier_ms = said["frontier_ms"]
+    frontier = "none yet" if frontier_ms is None else told_time(frontier_ms)
+    yield (
+        f"as of batch {said['generation']}/{said['batch']}, recorded {told_time(said['recorded_ms'])} UTC,"
+        f" {_roughly(said['age_ms'])} before; frontier {frontier}"
+    )
+    if answer.judged is None:
+        yield "never audited"
+    else:
+        judged = answer.judged.document(answer.moment)
+        reach = (
+            "up to this batch" if judged["audited"] else f"up to batch {judged['generation']}/{judged['batch']} only"
+        )
+        yield f"audited {reach}: {judged['outcome']} ({judged['audit']})"
+    if answer.kept_since_ms is not None:
+        yield f"rows of times before {told_time(answer.kept_since_ms)} may have been removed by retention"
+
+
+def _roughly(age_ms: int) -> str:
+    """In the largest unit of which there is one."""
+    whole = next((one for one in _UNITS_MS if age_ms >= one), 1_000)
+    return readable(age_ms // whole * whole)
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    text = told_time(value) if name in _TIMES else ("no", "yes")[value] if isinstance(value, bool) else str(value)
+    # a terminal would obey control characters, and a value comes from any writer to the topic
+    return text if text.isprintable() else repr(text)

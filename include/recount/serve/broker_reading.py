@@ -1,24 +1,69 @@
-"""What Kafka says of streams at a scrape: the last status of each, and how far it is behind.
+"""Reading of what Kafka says of streams at a scrape: the last status of each, and how far it is behind.
 
-Kafka's client waits long for brokers that do not answer. A scrape does not: what has not come in time is left out.
+Kafka's client waits long for brokers that do not answer. A scrape does not: its calls run in threads of their own, and
+what has not come in time is left out.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
-from recount.core.errors import RecountError
+from confluent_kafka import KafkaException
+
 from recount.kafka.connection import Connection
 from recount.kafka.lags import LagWatch, StreamLag, lags_of
 from recount.kafka.offsets import Partition
 from recount.kafka.positions import last_position, position_key
 from recount.kafka.status import StatusBoard, StreamStatus
-from recount.serve.patient_call import PatientCall
+from recount.runtime.errors import RecountError
 
+Result = TypeVar("Result")
+
+
+_LOG = logging.getLogger(__name__)
 _POSITION_KEPT_S = 300.0
+
+
 _POSITION_PATIENCE_S = 2.0
+
+
+class PatientCall(Generic[Result]):
+    """Makes one call at a time and waits for at most ``patience_s`` seconds; ``what`` names whom it asks.
+
+    While a call that took longer still runs, nobody waits for another one.
+    """
+
+    def __init__(self, what: str, patience_s: float) -> None:
+        self.problem: str | None = None
+        self._what = what
+        self._patience_s = patience_s
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=what)
+        self._overdue: Future[Result] | None = None
+
+    def __call__(self, call: Callable[[], Result]) -> Result | None:
+        """The result of ``call``; None where it did not come in time or failed, and then ``problem`` says why."""
+        if self._overdue is not None and not self._overdue.done():
+            return None
+        asked = self._pool.submit(call)
+        try:
+            found = asked.result(self._patience_s)
+        except Late:
+            if not asked.cancel():
+                self._overdue = asked
+            self.problem = f"the {self._what} have not answered within {self._patience_s:g} s"
+        except (RecountError, KafkaException) as error:
+            self.problem = f"the {self._what} cannot be asked: {error}"
+        else:
+            self.problem = None
+            return found
+        _LOG.warning("%s", self.problem)
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

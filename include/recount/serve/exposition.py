@@ -12,25 +12,28 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from recount.core.archive import Archive
-from recount.core.errors import RecountError
-from recount.core.ledger import BatchProof
-from recount.core.registry import Stream
-from recount.core.tables import Tables
-from recount.core.topology import Topology
-from recount.proofs import Proofs
+from recount.declare.groups import Archive
+from recount.declare.registry import Stream
+from recount.declare.topology import Topology
+from recount.kafka.status import gauge, of_status
+from recount.runtime.errors import RecountError
 from recount.serve.answer import reading
 from recount.serve.broker_reading import BrokerReading
 from recount.serve.moment import Audits, JudgedTo
-from recount.status_metrics import gauge, of_status
+from recount.tables.batch_proofs import Proofs
+from recount.tables.ledger import BatchProof
+from recount.tables.places import Tables
 
 _LOG = logging.getLogger(__name__)
+_PARTITION = ("stream", "topic", "partition")
+
+
 Ask = Callable[[], BrokerReading | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamTablesReading:
-    """What the tables of a stream say: its newest batch and audit, and by table rows (None: unknown), bytes, files."""
+    """Readings of a stream's tables: its newest batch and audit, and by table rows (None: unknown), bytes, files."""
 
     newest: BatchProof | None
     judged: JudgedTo | None
@@ -39,9 +42,9 @@ class StreamTablesReading:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exposition(Collector):
-    """Of ``streams``, whose tables lie below ``tables``; ``ask`` asks the brokers.
+    """Metrics of ``streams``, whose tables are below ``tables``; ``ask`` asks the brokers.
 
-    ``recount_source_up`` says which of the two could be read. What could not is left out, and nothing old is told.
+    ``recount_source_up`` says which of the two could be read. What could not is left out, and no old value is shown.
     """
 
     tables: Tables
@@ -117,9 +120,6 @@ class Exposition(Collector):
             paths[f"outputs/{written.table}"] = of.output(written.table)
             paths[f"corrections/{written.table}"] = of.corrections(written.table)
         return paths
-
-
-_PARTITION = ("stream", "topic", "partition")
 
 
 def size_of(table: DeltaTable) -> tuple[int | None, int, int]:

@@ -1,13 +1,13 @@
 """Answers over HTTP: for every sink of every declared stream its rows, the current row of a key, and counts.
 
-Every path is in /openapi.json. Nothing can be written.
+Every path is in /openapi.json, with the declared types of keys and fields. Nothing can be written.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,31 +19,125 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from recount.core.errors import RecountError, Terminal
-from recount.core.registry import Declarations
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.core.topology import Topology
+from recount.declare.columns import BACKFILL_NUMBER, BATCH, GENERATION, ORIGIN, RESULT_TIME, REVISION
+from recount.declare.registry import Declarations
+from recount.declare.schema import FieldType
+from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
-from recount.serve.answer import answer, reading
-from recount.serve.asked_paths import parameters, responses
+from recount.runtime.errors import RecountError, Terminal
+from recount.runtime.settings import Settings
+from recount.runtime.times import A_TIME
+from recount.serve.answer import AUDITED, ROWS, answer, reading
 from recount.serve.asked_sink import AskedSink, BadQuestion, asked_sink
-from recount.serve.bearer import RequireToken
 from recount.serve.broker_reading import BrokerReader
 from recount.serve.exposition import Ask, Exposition
+from recount.serve.listening import ERROR_SCHEMA, RequireToken, of_error, of_http
 from recount.serve.moment import Audits, JudgedTo, Moment, NotReady
-from recount.serve.question import Question
-from recount.serve.refusals import of_error, of_http
+from recount.serve.question import DEFAULT_ROWS, MOST_ROWS, Question
+from recount.tables.places import Tables
 
+Schema = dict[str, Any]
+_TYPES: dict[str, Schema] = {
+    "string": {"type": "string"},
+    "long": {"type": "integer", "format": "int64"},
+    "double": {"type": "number"},
+    "decimal": {"type": "number"},
+    "boolean": {"type": "boolean"},
+}
+_INTEGER: Schema = {"type": ["integer", "null"]}
+_OF_BATCH = ("generation", "batch", "recorded_ms", "age_ms", "frontier_ms")
+_OF_AUDIT = ("finished_ms", "generation", "batch", "frontier_ms")
+_DESCRIPTIONS = {
+    "window": f"Only windows with this time in them: {A_TIME}.",
+    "at": f"As of a time in the past: {A_TIME}. Now where it is left out.",
+    "limit": f"At most so many rows, the newest; {DEFAULT_ROWS} where it is left out.",
+    "by": "The field by whose values rows are counted.",
+}
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _ALIAS = re.compile(r"([a-z0-9-]+)=([a-z0-9-]+)(?:/([a-zA-Z0-9._-]+))?")
 _TAKEN = ("streams", "metrics")
 Texts = Mapping[str, str]
 
 
+def parameters(sink: AskedSink, names: Iterable[str], *, key_in: str = "query") -> list[Schema]:
+    """The parameters ``names`` of a path of ``sink``."""
+    schemas = {
+        "key": _TYPES[sink.fields[sink.key].kind],
+        "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ROWS},
+        "by": {"type": "string", "enum": [name for name, kind in sink.fields.items() if kind.kind != "list"]},
+    }
+    return [
+        {
+            "name": name,
+            "in": key_in if name == "key" else "query",
+            "required": name == "by" or (name == "key" and key_in == "path"),
+            "description": _DESCRIPTIONS.get(name, f"The {sink.key} of the rows."),
+            "schema": schemas.get(name, {"type": "string"}),
+        }
+        for name in names
+    ]
+
+
+def responses(sink: AskedSink, *, is_count: bool = False) -> dict[int | str, Schema]:
+    """Possible responses of a path of ``sink``."""
+    row = {"type": "object", "properties": {ROWS: {"type": "integer"}} if is_count else _columns(sink)}
+    answer = {
+        "type": "object",
+        "properties": {
+            "stream": {"const": sink.topology.name},
+            "sink": {"const": sink.name},
+            "state": {"enum": ["ready", "not ready"]},
+            "reason": {"type": ["string", "null"], "description": "Why it is not ready."},
+            "asked_ms": {"type": "integer"},
+            "as_of": _object(**dict.fromkeys(_OF_BATCH, _INTEGER)),
+            "audit": _object(
+                audited={"type": "boolean"},
+                audit={"type": "string"},
+                outcome={"enum": ["match", "violation"]},
+                **dict.fromkeys(_OF_AUDIT, _INTEGER),
+            ),
+            "kept_since_ms": _INTEGER,
+            "total": {"type": "integer"},
+            "rows": {"type": "array", "items": row},
+        },
+    }
+    refused = {
+        "400": "A question that means nothing.",
+        "401": "No token, or another one.",
+        "409": "What this stream has written cannot be read by this release.",
+        "503": "The tables could not be read now.",
+    }
+    return {
+        200: _json_body("Rows, and the batch that they are from; or that there is none yet.", answer),
+        **{status: _json_body(text, ERROR_SCHEMA) for status, text in refused.items()},
+    }
+
+
+def _columns(sink: AskedSink) -> Schema:
+    fields = {name: _schema_of(kind) for name, kind in sink.fields.items()}
+    whole = (RESULT_TIME, REVISION, GENERATION, BATCH, BACKFILL_NUMBER)
+    origin = {ORIGIN: {"type": ["string", "null"]}} if sink.identity.has_origin else {}
+    return {**fields, **dict.fromkeys(whole, _INTEGER), **origin, AUDITED: {"type": "boolean"}}
+
+
+def _schema_of(kind: FieldType) -> Schema:
+    """A field, which can be null."""
+    if kind.element is not None:
+        return {"type": ["array", "null"], "items": _TYPES[kind.element.kind]}
+    return {**_TYPES[kind.kind], "type": [_TYPES[kind.kind]["type"], "null"]}
+
+
+def _object(**properties: Schema) -> Schema:
+    return {"type": ["object", "null"], "properties": properties}
+
+
+def _json_body(description: str, schema: Schema) -> Schema:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """What is served: the declared streams with the tables of an installation.
+    """Serves the declared streams with the tables of an installation.
 
     ``now_ms`` is the clock, ``ask`` who asks the brokers for metrics; None: the settings say which.
     """
@@ -77,7 +171,7 @@ class Server:
         return RequireToken(app, token)
 
     def _sinks(self) -> list[AskedSink]:
-        """Those of which it can be told which row replaces which; the index says of the others why not."""
+        """Sinks of which it is known which row replaces which; the index says of the others why not."""
         topologies = self.declarations.topologies.values()
         sinks = [AskedSink(topology, written) for topology in topologies for written in topology.written]
         return [sink for sink in sinks if sink.objection is None]
@@ -228,7 +322,7 @@ class Listed:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """What is said of it over HTTP."""
+        """The description of the stream over HTTP."""
         moment = None if isinstance(self.moment, NotReady) else self.moment
         return {
             "stream": self.topology.name,

@@ -1,24 +1,79 @@
-"""How the server of answers listens: a bound on each request, and no log that names keys."""
+"""The server of answers as it listens: a bound on each request, a token, HTTP codes, no log that names keys.
+
+The token comes from a file or the environment, never from a command line. 400 is a question that means nothing, 503
+what may go by, 409 what does not.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import re
+import secrets
+import stat
 import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 
-from recount.core.errors import Terminal, Transient
-from recount.serve.refusals import refusal
+from recount.runtime.errors import RecountError, Terminal, Transient
+from recount.runtime.settings import TOKEN_VARIABLE
+from recount.runtime.times import NoTime
+from recount.serve.asked_sink import BadQuestion
 
+ERROR_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {name: {"type": ["string", "null"]} for name in ("error", "given", "expected", "remedy")},
+    "required": ["error", "given", "expected", "remedy"],
+}
+_KNOWN_TO_HTTP = {
+    404: ("no such path", "a path of /openapi.json", "GET /streams lists the streams and their sinks"),
+    405: ("no such method", "GET", "ask with GET"),
+}
 MOST_AT_ONCE = 200
 """Connections; one more is answered with 503."""
 MOST_BYTES = 64 * 1024
 """Of a request line with its headers; longer ones are answered with 400."""
 _EXAMPLE = "50/second, or 1000/minute"
+_TOKEN = re.compile(r"[\x21-\x7e]{16,512}")
+_MAKE_ONE = "(umask 077; python -c 'import secrets; print(secrets.token_urlsafe(32))' > FILE)"
+
+
+def refusal(status: int, error: RecountError, *, retry_after_s: int = 1) -> Response:
+    """``error`` as a response; ``retry_after_s`` is given where a retry can help."""
+    said = {
+        "error": error.what,
+        "given": None if error.given is None else str(error.given),
+        "expected": error.expected or None,
+        "remedy": error.remedy or None,
+    }
+    again = {"Retry-After": str(retry_after_s)}
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 429: again, 503: again}.get(status)
+    return Response(json.dumps(said), status, headers, "application/json")
+
+
+def of_error(_: Request, error: Exception) -> Response:
+    """The response to an error of ours."""
+    assert isinstance(error, RecountError)
+    is_bad = isinstance(error, BadQuestion | NoTime)
+    return refusal(400 if is_bad else 503 if isinstance(error, Transient) else 409, error)
+
+
+def of_http(request: Request, error: Exception) -> Response:
+    """The response to what the router refuses."""
+    assert isinstance(error, HTTPException)
+    what, expected, remedy = _KNOWN_TO_HTTP.get(error.status_code, (str(error.detail), "", ""))
+    given = f"{request.method} {request.url.path}"[:200]
+    return refusal(error.status_code, Terminal(what, given=given, expected=expected, remedy=remedy))
 
 
 def listening(app: ASGIApp, host: str, port: int) -> Config:
@@ -85,3 +140,70 @@ class LimitRate:
             remedy=f"ask again in {wait_s} s, or start `recount serve` with another --rate",
         )
         return refusal(429, error, retry_after_s=wait_s)
+
+
+def token_of(file: Path | None, environ: Mapping[str, str]) -> str:
+    """The token in ``file`` (None: in the environment), without white space around it; raises ``Terminal``."""
+    if file is None and TOKEN_VARIABLE not in environ:
+        raise Terminal(
+            "no token: who may ask?",
+            expected=f"--token-file FILE, or the token in {TOKEN_VARIABLE}",
+            remedy=f"make one: {_MAKE_ONE}",
+        )
+    token = (environ[TOKEN_VARIABLE] if file is None else _read(file)).strip()
+    if not _TOKEN.fullmatch(token):
+        raise Terminal(
+            "a token that is none",
+            given=f"{len(token)} characters in {file or TOKEN_VARIABLE}",
+            expected="16 to 512 printable characters of ASCII without spaces",
+            remedy=f"make one: {_MAKE_ONE}",
+        )
+    return token
+
+
+def _read(file: Path) -> str:
+    try:
+        mode, text = stat.S_IMODE(file.stat().st_mode), file.read_text(errors="replace")
+    except OSError as error:
+        raise Terminal(
+            "the token cannot be read",
+            given=f"{file}: {error.strerror}",
+            expected="a file with the token in it",
+            remedy=f"make one: {_MAKE_ONE}",
+        ) from error
+    if mode & 0o077:
+        raise Terminal(
+            "others can read the token",
+            given=f"{file}, mode {mode:o}",
+            expected="a file that only its owner can read",
+            remedy=f"chmod 600 {file}",
+        )
+    return text
+
+
+class RequireToken:
+    """Hands on what comes with the token, and answers anything else with 401, whatever its path is."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._expected = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self._is_known(scope):
+            await refusal(
+                401,
+                Terminal(
+                    "who asks?",
+                    expected="the header Authorization: Bearer TOKEN, with the token that `recount serve` was given",
+                    remedy="curl -H @FILE, where FILE has that header",
+                ),
+            )(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _is_known(self, scope: Scope) -> bool:
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(given) != 1:
+            return False
+        scheme, _, token = given[0].partition(b" ")
+        return scheme.lower() == b"bearer" and secrets.compare_digest(token.strip(), self._expected)

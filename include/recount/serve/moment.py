@@ -9,12 +9,10 @@ from typing import Any, Self
 
 from deltalake import DeltaTable
 
-from recount.core.ledger import BatchProof
-from recount.core.retention import Released
-from recount.core.tables import Tables
-from recount.core.topology import Topology
-from recount.proofs import Proofs
-from recount.released import RUNS, complete_audits, released_by
+from recount.declare.topology import Topology
+from recount.tables.batch_proofs import RUNS, Proofs, complete_audits, released_by
+from recount.tables.ledger import BatchProof
+from recount.tables.places import Released, Tables
 
 Order = tuple[int, int]
 
@@ -59,7 +57,7 @@ class Moment:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """What an answer says of it."""
+        """The moment as part of an answer."""
         recorded_ms = self.proof.batch_timestamp_ms
         return {
             "generation": self.proof.generation,
@@ -87,7 +85,7 @@ class JudgedTo:
 
     @classmethod
     def of(cls, audit: Mapping[str, Any], outputs: Sequence[str]) -> Self:
-        """That of the document of a complete ``audit`` of a stream with the tables ``outputs``."""
+        """From the document of a complete ``audit`` of a stream with the tables ``outputs``."""
         # the audit of a single aggregation keeps one checksum, any other one for each table
         kept = audit.get("tables") or dict.fromkeys(outputs, audit.get("checksums"))
         return cls(
@@ -100,7 +98,7 @@ class JudgedTo:
         )
 
     def document(self, moment: Moment) -> Mapping[str, Any]:
-        """What an answer from ``moment`` says of it."""
+        """The audit as part of an answer from ``moment``."""
         generation, batch = self.cut
         return {
             "audited": moment.order <= self.cut,
@@ -130,7 +128,7 @@ class Audits:
 
     @classmethod
     def of(cls, tables: Tables, topology: Topology) -> Audits:
-        """Those of ``topology`` now. Their documents are read once: after years of nights they are megabytes."""
+        """Audits of ``topology`` now. Their documents are read once: after years of nights they are megabytes."""
         path = tables.audit(topology.name, RUNS)
         if not DeltaTable.is_deltatable(path):
             return cls()

@@ -19,16 +19,16 @@ from tests.statuses import a_status
 from recount.airflow.drivers import DriverProcess
 from recount.airflow.group_driver import GroupDriver
 from recount.airflow.submission import Submission
-from recount.core.errors import Terminal, Transient
-from recount.core.settings import Settings
+from recount.engine.driver.stream_reports import require_alone
 from recount.kafka.connection import Connection
 from recount.kafka.control import StandingOrders, request_run, request_stop
-from recount.kafka.lease import Lease
-from recount.kafka.platform import platform_topics
+from recount.kafka.leases import Lease
 from recount.kafka.status import last_epoch, status_of_group
-from recount.kafka.topics import apply, plan
-from recount.local.kafka import EmbeddedKafka
-from recount.spark.alone import require_alone
+from recount.kafka.topic_drift import platform_topics
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.runtime.errors import Terminal, Transient
+from recount.runtime.settings import Settings
 
 
 @pytest.fixture(scope="module")

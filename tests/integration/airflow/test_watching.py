@@ -19,27 +19,26 @@ from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka import Consumer
 from tests.eventually import eventually
 from tests.fake_kubernetes import FakeKubernetes
-from tests.integration.spark.streams import cut_purchases, revenue
+from tests.integration.engine.streams import cut_purchases, revenue
 from tests.statuses import a_status
 
 from recount.airflow import orders
-from recount.airflow.drivers import DriverProcess, record_of
-from recount.airflow.pods import DriverPod
+from recount.airflow.drivers import DriverPod, DriverProcess, record_of
 from recount.airflow.streams import StreamOperator
-from recount.airflow.watching import Finding, StreamWatch
-from recount.core.errors import Terminal
-from recount.core.fingerprint import Declared
-from recount.core.limits import Health
-from recount.core.settings import Settings
-from recount.declarations import DeclarationLog
+from recount.airflow.triggers import Finding, StreamWatch
+from recount.declare.fingerprint import Declared
+from recount.declare.limits import Health
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel
-from recount.kafka.lease import Lease
-from recount.kafka.platform import STATUS, platform_topics
+from recount.kafka.leases import Lease
 from recount.kafka.status import State, StatusBoard
-from recount.kafka.topics import apply, plan
-from recount.local.kafka import EmbeddedKafka
-from recount.versions.standstill import require_no_driver
+from recount.kafka.topic_drift import STATUS, platform_topics
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.lifecycle.reset import require_no_driver
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
+from recount.tables.decisions import DeclarationLog
 
 LIMITS = Health(heartbeat_age_ms=30_000)
 START_TIMEOUT_MS = 60_000
@@ -147,7 +146,7 @@ def test_a_driver_with_another_declaration_than_the_deployed_one_is_outdated(
 def test_an_outdated_driver_whose_state_does_not_go_with_the_deployment_is_held_and_not_relaunched(
     connection: Connection, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOUNT_TOPOLOGIES", "tests.integration.spark.streams")
+    monkeypatch.setenv("RECOUNT_TOPOLOGIES", "tests.integration.engine.streams")
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
     DeclarationLog(run, "small").enact("first", Declared(document={"kind": "topology", "operators": []}))
     operator = StreamOperator(task_id="run", stream="small", application=Path("stream.py"), limits=LIMITS)
@@ -296,7 +295,7 @@ def test_a_driver_whose_statuses_an_open_transaction_hides_is_not_called_silent(
         publish(lease)
         with caplog.at_level(logging.WARNING):
             assert outcome(watching) is None
-        [warned] = [record.getMessage() for record in caplog.records if record.name == "recount.airflow.watching"]
+        [warned] = [record.getMessage() for record in caplog.records if record.name == "recount.airflow.triggers"]
         assert f"{STATUS}-0@" in warned
         publish(lease, heartbeat_ms=now_ms() - 32_000)
     assert eventually(lambda: outcome(watching), "unhealthy") == "unhealthy"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from recount.core.aggregates import count, total
-from recount.core.archive import Archive
-from recount.core.expressions import col
-from recount.core.schema import BYTES, LONG, TIMESTAMP, RecordSchema, header
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import col
+from recount.declare.groups import Archive
+from recount.declare.schema import BYTES, LONG, TIMESTAMP, RecordSchema, header
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
 
 calls = Topic(
     name="header-calls",

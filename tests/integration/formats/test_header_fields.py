@@ -8,14 +8,14 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from tests.formats.registry_streams import MINUTE_MS, Streams, streams_of
+from tests.integration.engine.drivers import delta_rows
 from tests.integration.formats import header_calls
 from tests.integration.formats.header_calls import calls, copied, kept, per_tenant
-from tests.integration.spark.drivers import delta_rows
 
+from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.kafka.connection import Connection
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.spark.archive import ArchiveWork
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 
 @pytest.fixture(scope="module", name="streams")

@@ -8,13 +8,12 @@ import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
 from tests.eventually import eventually
 
-from recount.core.topics import Topic
+from recount.declare.topics import Topic
 from recount.kafka.connection import Connection
-from recount.kafka.ids_of_topics import ids_of
 from recount.kafka.offsets import partitions_of
-from recount.kafka.platform import platform_topics
-from recount.kafka.topics import apply, plan
-from recount.local.kafka import EmbeddedKafka
+from recount.kafka.topic_drift import platform_topics
+from recount.kafka.topics_on_cluster import apply, ids_of, plan
+from recount.profile.embedded_kafka import EmbeddedKafka
 
 MakeTopic = Callable[..., str]
 Read = Callable[[str], list[Message]]

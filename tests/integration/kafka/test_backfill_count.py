@@ -7,9 +7,9 @@ import uuid
 import pytest
 from tests.integration.kafka.conftest import MakeTopic, Read
 
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
 from recount.kafka.backfill_count import backfill_counter, backfills_of, published_backfills
 from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.offsets import Partition

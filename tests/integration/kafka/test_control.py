@@ -15,14 +15,14 @@ from tests.statuses import a_status
 from recount.kafka.compacted import CompactedView
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel, request_stop, withdraw_stop
-from recount.kafka.lease import Lease
+from recount.kafka.leases import Lease
 from recount.kafka.offsets import log_ranges
-from recount.kafka.platform import platform_topics
 from recount.kafka.status import LARGEST_EPOCH, StatusBoard
-from recount.kafka.topics import apply, plan
-from recount.local.home import Home
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.kafka.topic_drift import platform_topics
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.project import Project
 
 
 @pytest.mark.thorough

@@ -8,7 +8,7 @@ from pathlib import Path
 import confluent_kafka
 from tests.integration.kafka.conftest import MakeTopic
 
-from recount.audit.committed import read_committed
+from recount.audit.compare.committed import read_committed
 from recount.kafka.connection import Connection
 
 _BY_TOPIC, _BY_VALUE, _FLAGS, _HEADERS, _END = 1, 4, 7, 10, 0

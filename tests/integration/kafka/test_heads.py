@@ -14,19 +14,19 @@ import pytest
 from tests.integration.kafka.conftest import Read
 from tests.unit.audit.documents import findings
 
-from recount.audit.issuing import issue
-from recount.audit.verifying import BrokenChain, verify
+from recount.audit.certificate.issuing import issue
+from recount.audit.certificate.signing import BrokenChain, verify
+from recount.kafka.certificate_heads import HeadPublisher, UnreadableHead, published_head
 from recount.kafka.connection import Connection, Fenced
-from recount.kafka.heads import HeadPublisher, UnreadableHead, published_head
-from recount.kafka.platform import CERTIFICATES
-from recount.local.project import Project
+from recount.kafka.topic_drift import CERTIFICATES
+from recount.profile.project import Project
 
 _ISSUE_MANY = """
 import sys
 from tests.unit.audit.documents import findings
-from recount.audit.issuing import issue
+from recount.audit.certificate.issuing import issue
 from recount.kafka.connection import Connection
-from recount.kafka.heads import HeadPublisher
+from recount.kafka.certificate_heads import HeadPublisher
 stream, name, root, servers = sys.argv[1:]
 for n in range(4):
     opened = lambda: HeadPublisher(Connection(bootstrap_servers=servers), stream)

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from tests.statuses import a_status
 
-from recount.core.errors import Terminal
 from recount.kafka.connection import Connection
-from recount.kafka.lease import Lease
-from recount.kafka.status_history import StatusHistory
-from recount.web.broker_watch import BrokerWatch
+from recount.kafka.leases import Lease
+from recount.kafka.status import StatusHistory
+from recount.pages.broker_watch import BrokerWatch
+from recount.runtime.errors import Terminal
 
 
 def now_ms() -> int:

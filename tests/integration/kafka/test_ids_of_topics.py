@@ -6,7 +6,7 @@ from tests.eventually import eventually
 from tests.integration.kafka.conftest import MakeTopic
 
 from recount.kafka.connection import Connection
-from recount.kafka.ids_of_topics import ids_of
+from recount.kafka.topics_on_cluster import ids_of
 
 
 def test_a_topic_that_is_made_anew_has_another_id(connection: Connection, make_topic: MakeTopic) -> None:

@@ -9,12 +9,12 @@ from tests.eventually import eventually
 from tests.integration.kafka.conftest import Read
 from tests.statuses import a_status
 
-from recount.core.errors import Terminal
 from recount.kafka.connection import Connection, Fenced
 from recount.kafka.control import ControlChannel, request_stop
-from recount.kafka.lease import Lease
-from recount.kafka.platform import HISTORY
+from recount.kafka.leases import Lease
 from recount.kafka.status import StatusBoard, StreamStatus
+from recount.kafka.topic_drift import HISTORY
+from recount.runtime.errors import Terminal
 
 
 def status(lease: Lease, **said: object) -> StreamStatus:

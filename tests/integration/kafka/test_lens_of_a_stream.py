@@ -13,17 +13,17 @@ from tests.unit.serve.written_streams import WrittenStream, recorded_ms
 from tests.unit.topologies.shop_log import Arrival
 from typer.testing import CliRunner
 
-from recount.core.settings import Settings
+from recount.advise.lens.lens_command import lens
 from recount.kafka.connection import Connection
-from recount.lens.commands import lens
+from recount.runtime.settings import Settings
 
 MODULE = """
-from recount.core.aggregates import count
-from recount.core.expressions import col
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
+from recount.declare.aggregates import count
+from recount.declare.expressions import col
+from recount.declare.schema import RecordSchema, STRING
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
 
 clicks = Topic(name="{topic}", key="id", value=RecordSchema.of(user=STRING))
 counts = stream(clicks).select_key(user=col("user")).windowed_by(tumbling("10 s", grace="0 s"))

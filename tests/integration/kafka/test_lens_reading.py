@@ -11,11 +11,11 @@ from confluent_kafka import TopicPartition
 from deltalake import write_deltalake
 from tests.integration.kafka.conftest import MakeTopic
 
-from recount.core.errors import Terminal
-from recount.core.tables import Tables
+from recount.advise.lens.lens_log import records_of
+from recount.advise.lens.lens_stretch import Stretch
 from recount.kafka.connection import Connection
-from recount.lens.raw_log_reading import records_of
-from recount.lens.stretch import Stretch
+from recount.runtime.errors import Terminal
+from recount.tables.places import Tables
 
 
 def stretch(topic: str, end: int) -> Stretch:

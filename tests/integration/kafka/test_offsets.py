@@ -12,12 +12,12 @@ from tests.consumer_groups import described
 from tests.eventually import eventually
 from tests.integration.kafka.conftest import MakeTopic
 
-from recount.core.errors import Terminal
 from recount.kafka.connection import Connection
 from recount.kafka.lags import lags_of
 from recount.kafka.offsets import classify_gap, log_ranges, partitions_of
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
-from recount.local.project import Project
+from recount.profile.project import Project
+from recount.runtime.errors import Terminal
 
 
 def write(connection: Connection, topic: str, transactional_id: str, values: list[bytes], *, commit: bool) -> None:

@@ -10,11 +10,11 @@ from confluent_kafka import Producer
 from tests.integration.kafka.conftest import MakeTopic, Read
 from tests.integration.kafka.test_transaction import OneBatch
 
-from recount.core.errors import Transient
 from recount.kafka.connection import Connection
-from recount.kafka.platform import POSITIONS
 from recount.kafka.positions import last_position, published_offsets
+from recount.kafka.topic_drift import POSITIONS
 from recount.kafka.transaction import OffsetsDisagree
+from recount.runtime.errors import Transient
 
 
 @pytest.fixture

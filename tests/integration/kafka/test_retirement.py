@@ -13,21 +13,20 @@ import pytest
 from tests.integration.kafka.conftest import MakeTopic
 from tests.statuses import a_status
 
-from recount.core.errors import Terminal
-from recount.core.fingerprint import Declared
-from recount.core.registry import Declarations, declared
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.declarations import DeclarationLog, OtherDeclaration
+from recount.declare.fingerprint import Declared
+from recount.declare.registry import Declarations, declared
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel, StandingOrders
-from recount.kafka.held_leases import require_declared, stop_driver
-from recount.kafka.lease import Lease
+from recount.kafka.leases import Lease, require_declared, stop_driver
 from recount.kafka.status import StatusBoard, status_of_group
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
-from recount.versions.retirement import Retirement
+from recount.lifecycle.retirement import Retirement
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
+from recount.tables.decisions import DeclarationLog, OtherDeclaration
+from recount.tables.places import Tables
 
-TOPOLOGIES = "tests.integration.spark.streams"
+TOPOLOGIES = "tests.integration.engine.streams"
 DECLARED = "live"
 NOTHING = Declarations(topologies={}, topics={})
 

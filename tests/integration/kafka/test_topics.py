@@ -10,18 +10,16 @@ import pytest
 from tests.eventually import eventually
 from tests.integration.kafka.conftest import MakeTopic
 
-from recount.core.errors import RecountError, Terminal, Transient
-from recount.core.registry import Declarations
-from recount.core.schema import LONG, STRING, RecordSchema
-from recount.core.topics import DEFAULT_RETENTION_MS, Topic
-from recount.core.topology import Topology, stream
-from recount.kafka.commands import short_lived_results
+from recount.declare.registry import Declarations
+from recount.declare.schema import LONG, STRING, RecordSchema
+from recount.declare.topics import DEFAULT_RETENTION_MS, Topic
+from recount.declare.topology import Topology, stream
 from recount.kafka.connection import Connection
-from recount.kafka.declared import all_topics
 from recount.kafka.offsets import require_topics
-from recount.kafka.topic_drift import TopicChange
-from recount.kafka.topics import TopicsNotInStep, apply, plan
+from recount.kafka.topic_drift import TopicChange, all_topics
+from recount.kafka.topics_on_cluster import TopicsNotInStep, apply, plan, short_lived_results
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
+from recount.runtime.errors import RecountError, Terminal, Transient
 
 
 @pytest.fixture

@@ -14,21 +14,19 @@ from typing import Any
 import pytest
 from tests.integration.kafka.conftest import MakeTopic, Read
 
-from recount.core.errors import Terminal
-from recount.core.output import SOURCE_HEADER
-from recount.core.settings import Settings
-from recount.core.topics import Topic
+from recount.declare.output import SOURCE_HEADER
+from recount.declare.topics import Topic
+from recount.engine.driver.runner import is_final
 from recount.kafka.connection import Connection, Fenced
-from recount.kafka.dead_letters import LEFT_OUT, dead_letter
-from recount.kafka.kafka_record import KafkaRecord
-from recount.kafka.platform import platform_topics
-from recount.kafka.record_sizes import RecordTooLarge
-from recount.kafka.topics import apply, plan
+from recount.kafka.dead_letters import LEFT_OUT, KafkaRecord, RecordTooLarge, dead_letter
+from recount.kafka.topic_drift import platform_topics
+from recount.kafka.topics_on_cluster import apply, plan
 from recount.kafka.transaction import Aborted, OffsetsDisagree, OutputTransaction
-from recount.local.home import Home
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.spark.runner import is_final
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.project import Project
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
 
 KILLED_DRIVER = Path(__file__).with_name("killed_driver.py")
 

@@ -10,22 +10,21 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from tests.integration.secure.tills import sales, takings
 
-from recount.audit.nightly import CertifiedAudit, audited
-from recount.backfill.plan import plan
-from recount.backfill.repair import Repaired, repair
-from recount.core.registry import Declarations, declared
-from recount.core.settings import Settings
-from recount.core.tables import Tables
+from recount.audit.night import CertifiedAudit, audited
+from recount.backfill.single_backfill import Repaired, plan, repair
+from recount.declare.registry import Declarations, declared
+from recount.engine.commit.batch import TopologyWork
+from recount.engine.driver.runner import RunOptions, StreamRunner
 from recount.kafka.acls import Acl, acls_of
 from recount.kafka.connection import Connection
-from recount.kafka.declared import all_topics
-from recount.kafka.topics import apply
-from recount.kafka.topics import plan as plan_topics
-from recount.local.kafka import EmbeddedKafka
-from recount.local.permits import permit
-from recount.local.project import Project
-from recount.spark.batch import TopologyWork
-from recount.spark.runner import RunOptions, StreamRunner
+from recount.kafka.topic_drift import all_topics
+from recount.kafka.topics_on_cluster import apply
+from recount.kafka.topics_on_cluster import plan as plan_topics
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.listeners import permit
+from recount.profile.project import Project
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
 
 MINUTE_MS = 60_000
 MODULE = "tests.integration.secure.tills"

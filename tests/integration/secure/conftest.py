@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from tests.integration.secure.chain import Chain
 
-from recount.local.home import Home
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.project import Project
 
 
 @pytest.fixture(scope="session")

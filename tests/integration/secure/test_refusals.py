@@ -16,20 +16,18 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.integration.secure.chain import Chain
 from tests.integration.secure.tills import sales
 
-from recount.core.errors import RecountError
-from recount.core.settings import Role
 from recount.kafka.admission import NotAdmitted, forget_admissions
 from recount.kafka.connection import Connection, NotAllowed
-from recount.kafka.lease import Lease
+from recount.kafka.leases import Lease
 from recount.kafka.offsets import committed_offsets, require_topics
 from recount.kafka.security import ClientCertificate, Security
-from recount.kafka.security_keys import PASSWORD
-from recount.kafka.security_place import keys_at, security_of
+from recount.kafka.security_keys import PASSWORD, keys_at, security_of
 from recount.kafka.status import StreamStatus
-from recount.local.certificates import CertificateAuthority
-from recount.local.kafka import EmbeddedKafka
-from recount.local.listeners import ROLES, SecuredListeners
-from recount.secret_file import write_secret
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.listeners import ROLES, CertificateAuthority, SecuredListeners
+from recount.runtime.errors import RecountError
+from recount.runtime.installation import write_secret
+from recount.runtime.settings import Role
 
 WRONG = "not-the-passw0rd"
 

@@ -15,12 +15,12 @@ from tests.integration.secure.chain import Chain
 from tests.integration.secure.test_refusals import secrets_of, shown_by_processes
 from tests.local_spark import TINY, local_session
 
-from recount.core.tables import Tables
 from recount.kafka.connection import Connection
-from recount.local.ports import free_ports
-from recount.local.project import Project
-from recount.recompute.log import KafkaLog
-from recount.sessions import tell_no_calls
+from recount.profile.daemon import free_ports
+from recount.profile.project import Project
+from recount.recompute.raw_log import KafkaLog
+from recount.tables.places import Tables
+from recount.tables.spark_session import tell_no_calls
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from recount.core.aggregates import count, total
-from recount.core.schema import LONG, STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
+from recount.declare.aggregates import count, total
+from recount.declare.schema import LONG, STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
 
 sales = Topic(
     name="sales",

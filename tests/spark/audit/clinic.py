@@ -14,20 +14,20 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
-from recount.audit.signing import make_keys
-from recount.core.aggregates import count, total
-from recount.core.archive import Archive
-from recount.core.expressions import col
-from recount.core.registry import Declarations
-from recount.core.schema import STRING, RecordSchema, decimal
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
-from recount.erasure.asked_key import Asked
-from recount.erasure.erasing import Order
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.audit.certificate.signing import make_keys
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import col
+from recount.declare.groups import Archive
+from recount.declare.registry import Declarations
+from recount.declare.schema import STRING, RecordSchema, decimal
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
+from recount.lifecycle.erasure.asked_key import Asked
+from recount.lifecycle.erasure.erasing import Order
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
 
 ZOE, NOAH, ANNA, EVE, IDA = "zoe-4711", "noah-1", "anna-2", "eve-3", "ida-5"
 

@@ -14,28 +14,27 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from recount.audit.findings import Interval, Source
-from recount.audit.nightly import CertifiedAudit, audited
-from recount.audit.store import RECONCILIATION
-from recount.core.aggregates import count, total
-from recount.core.archive import Archive
-from recount.core.expressions import coalesce, col
-from recount.core.own_columns import AUDIT
-from recount.core.schema import STRING, RecordSchema, decimal
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
+from recount.audit.carry.store import RECONCILIATION
+from recount.audit.findings.finding_register import Interval, Source
+from recount.audit.night import CertifiedAudit, audited
+from recount.declare.aggregates import count, total
+from recount.declare.columns import AUDIT
+from recount.declare.expressions import coalesce, col
+from recount.declare.groups import Archive
+from recount.declare.schema import STRING, RecordSchema, decimal
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
+from recount.engine.commit.batch import TopologyWork
+from recount.engine.driver.runner import RunOptions, StreamRunner
+from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.kafka.connection import Connection
-from recount.kafka.declared import dead_letter_topic
-from recount.kafka.platform import platform_topics
-from recount.kafka.topics import apply, plan
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.spark.archive import ArchiveWork
-from recount.spark.batch import TopologyWork
-from recount.spark.runner import RunOptions, StreamRunner
+from recount.kafka.topic_drift import dead_letter_topic, platform_topics
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
 
 MINUTE_MS = 60_000
 START_MS = 28_000_000 * MINUTE_MS

@@ -12,17 +12,17 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.conftest import MINUTE_MS
 from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic
 
-from recount.core.aggregates import count, total
-from recount.core.expressions import coalesce, col
-from recount.core.nodes import Sink
-from recount.core.plain_values import PlainValue
-from recount.core.processing import KeyState
-from recount.core.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream, table
-from recount.core.windows import tumbling
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import coalesce, col
+from recount.declare.operators.nodes import Sink
+from recount.declare.operators.processing import KeyState
+from recount.declare.plain_values import PlainValue
+from recount.declare.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream, table
+from recount.declare.windows import tumbling
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 SINKS = ("tiers", "contacts", "settled", "priced", "revenue", "reminders", "cities", "sold")
 """Their tables: groups of a table, an outer join of tables, one of streams, first orders of an item with the customer's

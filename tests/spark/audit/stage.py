@@ -19,26 +19,25 @@ from pyspark.sql import functions as F
 from tests.spark.audit.conftest import MINUTE_MS, START_MS, Scene
 from tests.unit.topologies.shop_log import Arrival
 
-from recount.audit.findings import Source
-from recount.audit.nightly import CertifiedAudit, audited
-from recount.core.archive import Archive
-from recount.core.output import Origin, output_record
-from recount.core.own_columns import BATCH, GENERATION, ORIGIN, RESULT_TIME, REVISION
-from recount.core.plain_values import PlainValue
-from recount.core.schema import RecordSchema
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.core.topics import Topic
-from recount.core.topology import Topology, Written
+from recount.audit.findings.finding_register import Source
+from recount.audit.night import CertifiedAudit, audited
+from recount.declare.columns import BATCH, GENERATION, ORIGIN, RESULT_TIME, REVISION
+from recount.declare.groups import Archive
+from recount.declare.output import Origin, output_record
+from recount.declare.plain_values import PlainValue
+from recount.declare.schema import RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, Written
+from recount.engine.commit.batch import TopologyWork
+from recount.engine.driver.runner import RunOptions, StreamRunner
+from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.kafka.connection import Connection
-from recount.kafka.declared import dead_letter_topic
-from recount.kafka.platform import platform_topics
-from recount.kafka.topics import apply, plan
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.spark.archive import ArchiveWork
-from recount.spark.batch import TopologyWork
-from recount.spark.runner import RunOptions, StreamRunner
+from recount.kafka.topic_drift import dead_letter_topic, platform_topics
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
 
 Said = tuple[str, int, str, float, Mapping[str, Any] | bytes | None]
 """Kind of topic, partition, key, minutes after START_MS, value: bytes as they are, else JSON."""

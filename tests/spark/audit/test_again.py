@@ -9,15 +9,14 @@ import pytest
 from delta.tables import DeltaTable
 from tests.spark.audit.conftest import Scene, an_hour_of_orders, order
 
-from recount.audit.again import NotTheSame, again
-from recount.audit.certificate import load
-from recount.audit.signing import PUBLIC_KEY, make_keys, public_keys
-from recount.audit.store import PARTIALS, VERDICTS
-from recount.audit.verifying import chain_in
-from recount.core.errors import Terminal
-from recount.core.own_columns import BATCH
-from recount.core.topology import Topology
-from recount.kafka.heads import published_head
+from recount.audit.carry.store import PARTIALS, VERDICTS
+from recount.audit.certificate.certificate_files import load
+from recount.audit.certificate.signing import PUBLIC_KEY, chain_in, make_keys, public_keys
+from recount.audit.repeated_audit import NotTheSame, again
+from recount.declare.columns import BATCH
+from recount.declare.topology import Topology
+from recount.kafka.certificate_heads import published_head
+from recount.runtime.errors import Terminal
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 """Streams and audits run for real: minutes where other work shares the machine."""

@@ -15,18 +15,17 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.clinic import EVE, NOAH, Clinic, clinic_of
 from tests.spark.audit.stage import Stage, trim
 
-from recount.audit.certificate import load
-from recount.audit.nightly import CertifiedAudit
-from recount.audit.store import PARTIALS, PUBLISHED
-from recount.backfill.plan import plan
-from recount.backfill.repair import Repaired, repair
-from recount.core.errors import Terminal
-from recount.core.nodes import KEY, WINDOW_END
-from recount.core.own_columns import BATCH, IS_LATE
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.released import RUNS
-from recount.spark.batch import TopologyWork
+from recount.audit.carry.store import PARTIALS, PUBLISHED
+from recount.audit.certificate.certificate_files import load
+from recount.audit.night import CertifiedAudit
+from recount.backfill.single_backfill import Repaired, plan, repair
+from recount.declare.columns import BATCH, IS_LATE
+from recount.declare.operators.nodes import KEY, WINDOW_END
+from recount.engine.commit.batch import TopologyWork
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.runtime.errors import Terminal
+from recount.tables.batch_proofs import RUNS
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""

@@ -16,20 +16,28 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 from tests.spark.audit.conftest import Scene, an_hour_of_orders, scene_of
 
-from recount.audit import expectations, judgement, keeping, listing
 from recount.audit.audit_session import suit
-from recount.audit.certificate import load, verify_file
-from recount.audit.data_docs import data_docs
-from recount.audit.evidence import digests_at_hand
-from recount.audit.expectation_outcomes import EXIT_DISAGREED, EXIT_FAILED, expectations_page_of, outcome_of
-from recount.audit.expectations import FAILED, HOLDS, Outcome, validate
-from recount.audit.findings import Findings
-from recount.audit.mutation import KINDS, Mutation, mutate
-from recount.audit.nightly import CertifiedAudit
-from recount.core.errors import Terminal
-from recount.core.verdict import Difference
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.audit.carry import snapshots
+from recount.audit.certificate.certificate_files import (
+    EXIT_DISAGREED,
+    EXIT_FAILED,
+    expectations_page_of,
+    load,
+    outcome_of,
+    verify_file,
+)
+from recount.audit.compare import side_ledgers, single_judge
+from recount.audit.expectations import validation
+from recount.audit.expectations.data_docs import data_docs
+from recount.audit.expectations.validation import FAILED, HOLDS, Outcome, validate
+from recount.audit.findings.finding_register import Findings
+from recount.audit.integrity.evidence import digests_at_hand
+from recount.audit.night import CertifiedAudit
+from recount.certificate.finding import Difference
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.profile.tamper import KINDS, Mutation, mutate
+from recount.runtime.errors import Terminal
 
 pytestmark = pytest.mark.timeout(1_800)
 """Streams and audits run for real: minutes where other work shares the machine."""
@@ -67,7 +75,7 @@ def hour(
     honest = scene.audit()
     suited: list[int] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(expectations, "suit", lambda session, offsets: suited.append(offsets) or suit(session, offsets))
+        patched.setattr(validation, "suit", lambda session, offsets: suited.append(offsets) or suit(session, offsets))
         expected = validate(scene.session, scene.settings, scene.topology, honest.findings.audit)
 
     scene.archive()
@@ -85,10 +93,10 @@ def hour(
     tampered = scene.audit(from_the_beginning=True)
     found = validate(scene.session, scene.settings, scene.topology, tampered.findings.audit)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(keeping, "ROWS_AT_HAND", 7)
-        patched.setattr(keeping, "RECORDS_AT_HAND", 3)
-        patched.setattr(listing, "RECORDS_AT_HAND", 0)
-        patched.setattr(judgement, "RESULTS_AT_ONCE", 20)
+        patched.setattr(snapshots, "ROWS_AT_HAND", 7)
+        patched.setattr(snapshots, "RECORDS_AT_HAND", 3)
+        patched.setattr(side_ledgers, "RECORDS_AT_HAND", 0)
+        patched.setattr(single_judge, "RESULTS_AT_ONCE", 20)
         parts = scene.audit(from_the_beginning=True).findings
     return Hour(
         scene=scene,

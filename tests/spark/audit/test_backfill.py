@@ -10,11 +10,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from tests.spark.audit.conftest import MINUTE_MS, Scene, an_hour_of_orders, order
 
-from recount.backfill import repair as repairs
-from recount.backfill.plan import plan
-from recount.backfill.repair import pending, repair
-from recount.core.errors import Terminal
-from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER, NOW, NOW_REVISION, REVISION
+from recount.backfill import single_backfill as repairs
+from recount.backfill.single_backfill import pending, plan, repair
+from recount.declare.columns import BACKFILL, BACKFILL_NUMBER, NOW, NOW_REVISION, REVISION
+from recount.runtime.errors import Terminal
 from recount.serve.answer import AUDITED, answer
 from recount.serve.asked_sink import asked_sink
 from recount.serve.question import Question

@@ -11,33 +11,33 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.spark.drivers import committed
+from tests.integration.engine.drivers import committed
 from tests.spark.audit.conftest import MINUTE_MS, START_MS, Scene, order
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
-from recount.audit.auditable import AuditRequest, require_auditable
-from recount.audit.certificate import load
-from recount.audit.findings import Interval
-from recount.audit.in_force import InForce
-from recount.core.aggregates import Aggregate, count, largest, total
-from recount.core.archive import Archive
-from recount.core.errors import Terminal
-from recount.core.expressions import coalesce, col
-from recount.core.nodes import KEY
-from recount.core.output import VERSION_HEADER
-from recount.core.own_columns import IS_NULL, RESULT_TIME
-from recount.core.schema import BOOLEAN, LONG, FieldType, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import session, tumbling
-from recount.declarations import DeclarationLog, OtherDeclaration
+from recount.audit.certificate.certificate_files import load
+from recount.audit.cut.auditable import AuditRequest, require_auditable
+from recount.audit.cut.in_force import InForce
+from recount.audit.findings.finding_register import Interval
+from recount.declare.aggregates import Aggregate, count, largest, total
+from recount.declare.columns import IS_NULL, RESULT_TIME
+from recount.declare.expressions import coalesce, col
+from recount.declare.groups import Archive
+from recount.declare.operators.nodes import KEY
+from recount.declare.output import VERSION_HEADER
+from recount.declare.schema import BOOLEAN, LONG, FieldType, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import session, tumbling
+from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.kafka.positions import published_offsets
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.proofs import Proofs
-from recount.spark.archive import ArchiveWork
-from recount.versions.reset import From, Reset
-from recount.versions.upgrade import upgrade
+from recount.lifecycle.reset import From, Reset
+from recount.lifecycle.upgrade import upgrade
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.runtime.errors import Terminal
+from recount.tables.batch_proofs import Proofs
+from recount.tables.decisions import DeclarationLog, OtherDeclaration
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from recount.audit.committed import as_text, header
+from recount.audit.compare.committed import as_text, header
 
 
 def test_bytes_that_are_no_text_are_null(spark: SparkSession) -> None:

@@ -8,21 +8,19 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.audit.completeness import CORRECTION
-from recount.audit.copies import KAFKA
-from recount.audit.expectation_suites import QUERY, SUITES, expectations_of
-from recount.audit.results import COMPLETE
-from recount.audit.topologies.claims import SIDE
-from recount.audit.topologies.compared_rows import COMPARED, compared
-from recount.audit.topologies.corrections import COMPLETE_ROWS, LATER_BATCH, with_corrections
-from recount.audit.topologies.every import judged_rows
-from recount.audit.topologies.identity import Identity, identity_of
-from recount.audit.topologies.latest import judged_latest
-from recount.audit.topologies.seen import of_backfills
-from recount.core.schema import DOUBLE, LONG, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import stream, table
-from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE
+from recount.audit.compare.claims import SIDE
+from recount.audit.compare.compared_rows import COMPARED, compared
+from recount.audit.compare.correction_claims import COMPLETE_ROWS, LATER_BATCH, with_corrections
+from recount.audit.compare.identity import Identity, identity_of
+from recount.audit.compare.published import KAFKA
+from recount.audit.compare.results import COMPLETE
+from recount.audit.compare.sink_verdicts import judged_latest, judged_rows, of_backfills
+from recount.audit.expectations.suites import QUERY, SUITES, expectations_of
+from recount.audit.explain.completeness import CORRECTION
+from recount.declare.schema import DOUBLE, LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import stream, table
+from recount.recompute.operators.frontiers import ALL_DUE, NONE_DUE
 
 CLICKS = Topic(name="clicks", key="who", value=RecordSchema.of(n=LONG, rate=DOUBLE))
 OUT = Topic(name="out", key="who")

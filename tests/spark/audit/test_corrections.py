@@ -13,25 +13,25 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from tests.integration.spark.drivers import committed
+from tests.integration.engine.drivers import committed
 from tests.spark.audit.conftest import MINUTE_MS, START_MS
 from tests.spark.audit.kiosk import Kiosk, kiosk_of
 from tests.statuses import a_status
 
-from recount.audit.expectations import Outcome, validate
-from recount.audit.nightly import CertifiedAudit
-from recount.audit.store import CORRECTIONS
-from recount.audit.topologies.corrections import COMPLETE_TEXT
-from recount.audit.topologies.seen import SEEN, of_backfills, of_stream, seen_rows
-from recount.backfill.repair import Repaired
-from recount.backfill.topologies.carrying_out import CarryingOut
-from recount.backfill.topologies.corrections_due import corrections_due
-from recount.core.errors import Terminal
-from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER, IS_NULL
-from recount.kafka.lease import Lease
+from recount.audit.carry.store import CORRECTIONS
+from recount.audit.compare.correction_claims import COMPLETE_TEXT
+from recount.audit.compare.sink_verdicts import SEEN, of_backfills, of_stream, seen_rows
+from recount.audit.expectations.validation import Outcome, validate
+from recount.audit.night import CertifiedAudit
+from recount.backfill.carrying_out import CarryingOut
+from recount.backfill.corrections_due import corrections_due
+from recount.backfill.single_backfill import Repaired
+from recount.declare.columns import BACKFILL, BACKFILL_NUMBER, IS_NULL
+from recount.kafka.leases import Lease
 from recount.kafka.transaction import OutputTransaction
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.runtime.errors import Terminal
 from recount.serve.answer import answer
 from recount.serve.asked_sink import AskedSink
 from recount.serve.question import MOST_ROWS, Question

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from recount.audit import delta_frames
-from recount.audit.delta_frames import delta_frame, local_frame
+from recount.audit.carry import delta_frames
+from recount.audit.carry.delta_frames import delta_frame, local_frame
 
 pytestmark = pytest.mark.usefixtures("tiny")
 _SCHEMA = """key string, `weight.kg` double, share float, n int, at_ms long, small short, tiny byte, ok boolean,

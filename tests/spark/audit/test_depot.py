@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
-from tests.integration.spark.drivers import committed
+from tests.integration.engine.drivers import committed
 from tests.spark.audit.depot import SINKS, Depot, depot_of
 
-from recount.audit.certificate import load
-from recount.audit.expectation_outcomes import EXIT_FAILED
-from recount.audit.expectations import Outcome, validate
-from recount.audit.nightly import CertifiedAudit
-from recount.core.errors import Terminal
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.audit.certificate.certificate_files import EXIT_FAILED, load
+from recount.audit.expectations.validation import Outcome, validate
+from recount.audit.night import CertifiedAudit
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.runtime.errors import Terminal
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""

@@ -8,20 +8,19 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
-from tests.integration.spark.drivers import committed
+from tests.integration.engine.drivers import committed
 from tests.spark.audit.clinic import ANNA, EVE, IDA, NOAH, ZOE, Clinic, Killed, clinic_of, dead_files, files_naming
 
-from recount.audit.certificate import load, verify_file
-from recount.audit.expectations import validate
-from recount.audit.store import PARTIALS
-from recount.backfill.plan import plan
-from recount.backfill.repair import Repaired, repair
-from recount.core.erasure import Erasure
-from recount.core.errors import Terminal
-from recount.core.own_columns import BACKFILL_NUMBER, REVISION
-from recount.erasures import ErasureLog
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.audit.carry.store import PARTIALS
+from recount.audit.certificate.certificate_files import load, verify_file
+from recount.audit.expectations.validation import validate
+from recount.backfill.single_backfill import Repaired, plan, repair
+from recount.declare.columns import BACKFILL_NUMBER, REVISION
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.runtime.errors import Terminal
+from recount.tables.decisions import ErasureLog
+from recount.tables.signed_orders import Erasure
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.clinic import ANNA, EVE, NOAH, ZOE, dead_files, files_naming
 from tests.spark.audit.ward import KINDS, OTHER_KEYS, Ward, ward_of
 
-from recount.audit.certificate import load
-from recount.core.own_columns import REVISION
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.audit.certificate.certificate_files import load
+from recount.declare.columns import REVISION
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""

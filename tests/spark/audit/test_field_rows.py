@@ -15,15 +15,15 @@ from tests.spark.audit.conftest import START_MS
 from tests.spark.audit.stage import Stage, send, settings_below
 from tests.unit.topologies.shop_log import Arrival
 
-from recount.audit.auditable import AuditRequest
-from recount.audit.findings import Interval
-from recount.audit.together import Outcome, audited_together
-from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.own_columns import IS_NULL
-from recount.core.topology import Topology
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.spark.plan import plan_of
+from recount.audit.cut.auditable import AuditRequest
+from recount.audit.findings.finding_register import Interval
+from recount.audit.group_night import Outcome, audited_together
+from recount.declare.columns import IS_NULL
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
+from recount.declare.topology import Topology
+from recount.engine.stage.partials import plan_of
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 

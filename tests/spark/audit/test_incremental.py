@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from tests.spark.audit.depot import Depot, depot_of
 
-from recount.audit.certificate import load
-from recount.audit.nightly import CertifiedAudit
-from recount.core.own_columns import BATCH, GENERATION
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.audit.certificate.certificate_files import load
+from recount.audit.night import CertifiedAudit
+from recount.declare.columns import BATCH, GENERATION
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1_800)]
 """Streams and audits run for real: minutes where other work shares the machine."""

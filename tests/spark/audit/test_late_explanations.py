@@ -11,19 +11,19 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.conftest import MINUTE_MS, START_MS
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
-from recount.audit.completeness import COMPLETENESS, MISSED
-from recount.audit.topologies.judge import SEEN_TEXT, SINK
-from recount.audit.topologies.misses import grace_misses
-from recount.core.aggregates import count, total
-from recount.core.expressions import col
-from recount.core.schema import LONG, STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.verdict import GraceMiss
-from recount.core.windows import SessionWindows, SlidingWindows, TimeWindows, session, sliding, tumbling
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.recompute.graph.lookups import UNREAD_SCHEMA
+from recount.audit.compare.judge import SEEN_TEXT, SINK
+from recount.audit.explain.completeness import COMPLETENESS, MISSED
+from recount.audit.explain.misses import grace_misses
+from recount.certificate.finding import GraceMiss
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import col
+from recount.declare.schema import LONG, STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import SessionWindows, SlidingWindows, TimeWindows, session, sliding, tumbling
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.recompute.operators.log_tables import UNREAD_SCHEMA
 
 VIEWS = Topic(name="views", key="user", value=RecordSchema.of(user=STRING))
 LATE_MS = 100_000

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from recount.audit.copies import DELTA, KAFKA
-from recount.audit.results import COMPLETE, EXPECTED
-from recount.audit.topologies.identity import identity_of
-from recount.audit.topologies.latest import judged_latest
-from recount.core.aggregates import count
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import stream
-from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE
+from recount.audit.compare.identity import identity_of
+from recount.audit.compare.published import DELTA, KAFKA
+from recount.audit.compare.results import COMPLETE, EXPECTED
+from recount.audit.compare.sink_verdicts import judged_latest
+from recount.declare.aggregates import count
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import stream
+from recount.recompute.operators.frontiers import ALL_DUE, NONE_DUE
 
 pytestmark = pytest.mark.usefixtures("tiny")
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))

@@ -13,20 +13,20 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.conftest import MINUTE_MS
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
-from recount.audit.certificate import load
-from recount.audit.nightly import CertifiedAudit
-from recount.audit.shares import LookupShare
-from recount.core.errors import Terminal, Transient
-from recount.core.limits import Health
-from recount.core.own_columns import BATCH
-from recount.core.schema import LONG, STRING, RecordSchema
-from recount.core.topology import Topology, stream, table
+from recount.audit.certificate.certificate_files import load
+from recount.audit.explain.completeness import LookupShare
+from recount.audit.night import CertifiedAudit
+from recount.declare.columns import BATCH
+from recount.declare.limits import Health
+from recount.declare.schema import LONG, STRING, RecordSchema
+from recount.declare.topology import Topology, stream, table
+from recount.engine.commit.batch import TopologyWork
+from recount.engine.driver.runner import RunOptions, StreamRunner
 from recount.kafka.offsets import classify_gap
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.recompute.graph.carrying import LOOK_BACK_MS
-from recount.spark.batch import TopologyWork
-from recount.spark.runner import RunOptions, StreamRunner
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.recompute.operators.carried import LOOK_BACK_MS
+from recount.runtime.errors import Terminal, Transient
 
 pytestmark = pytest.mark.timeout(900)
 YEAR_MIN = 365 * 1_440

@@ -10,13 +10,13 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from tests.spark.audit.conftest import MINUTE_MS, Scene, order
 
-from recount.audit.acceptances import accept
-from recount.audit.auditable import AuditRequest, require_auditable
-from recount.audit.certificate import load, verify_file
-from recount.audit.findings import Interval
-from recount.audit.mutation import mutate
-from recount.audit.nightly import CertifiedAudit
-from recount.core.own_columns import REVISION
+from recount.audit.certificate.certificate_files import load, verify_file
+from recount.audit.cut.auditable import AuditRequest, require_auditable
+from recount.audit.findings.acceptances import accept
+from recount.audit.findings.finding_register import Interval
+from recount.audit.night import CertifiedAudit
+from recount.declare.columns import REVISION
+from recount.profile.tamper import mutate
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 """Streams and audits run for real: minutes where other work shares the machine."""

@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic
 from tests.spark.audit.visits import visits_of
 
-from recount.core.aggregates import count
-from recount.core.expressions import col
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topology import Topology, stream, table
-from recount.core.windows import tumbling
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.declare.aggregates import count
+from recount.declare.expressions import col
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topology import Topology, stream, table
+from recount.declare.windows import tumbling
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 SALE = {"item": "pen"}

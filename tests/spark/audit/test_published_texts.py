@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from recount.audit.topologies.claims import published
-from recount.core.output import encode_plain
-from recount.core.plain_values import PlainValue
-from recount.core.schema import BOOLEAN, DOUBLE, LONG, LONG_MAX, LONG_MIN, STRING, FieldType, decimal
+from recount.audit.compare.claims import published
+from recount.declare.output import encode_plain
+from recount.declare.plain_values import PlainValue
+from recount.declare.schema import BOOLEAN, DOUBLE, LONG, LONG_MAX, LONG_MIN, STRING, FieldType, decimal
 
 MONEY, WHOLE = decimal(15, 2), decimal(38, 0)
 

@@ -13,13 +13,12 @@ from pyspark.sql import SparkSession
 from tests.unit.audit.documents import a_run
 from tests.unit.audit.test_judgement import CASES, OTHER, Copy, R, Tried, published, stored
 
-from recount.audit.audited_rows import AuditedRows
-from recount.audit.expectation_suites import QUERY, SUITES, expectations_of
-from recount.audit.register import ROW
-from recount.audit.store import VERDICTS
-from recount.core.finding import Finding
-from recount.core.topology import Topology
-from recount.core.verdict import Difference
+from recount.audit.carry.store import VERDICTS
+from recount.audit.expectations.audited_frames import AuditedRows
+from recount.audit.expectations.suites import QUERY, SUITES, expectations_of
+from recount.audit.findings.finding_register import ROW
+from recount.certificate.finding import Difference, Finding
+from recount.declare.topology import Topology
 
 SIZE_MS = 10_000
 

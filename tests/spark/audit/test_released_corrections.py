@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.stage import trim
 from tests.spark.audit.visits import visits_of
 
-from recount.audit.snapshots import Snapshots
-from recount.audit.topologies.scope import CORRECTED_PART
-from recount.backfill.topologies.carrying_out import CarryingOut
-from recount.backfill.topologies.corrections_due import corrections_due
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.audit.carry.snapshots import Snapshots
+from recount.audit.cut.scope import CORRECTED_PART
+from recount.backfill.carrying_out import CarryingOut
+from recount.backfill.corrections_due import corrections_due
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -12,16 +12,16 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.conftest import MINUTE_MS, START_MS, Scene, an_hour_of_orders, order
 from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic, trim
 
-from recount.audit.expectation_outcomes import EXIT_FAILED
-from recount.audit.expectations import validate
-from recount.audit.findings import Findings
-from recount.core.aggregates import count, total
-from recount.core.expressions import col
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topology import Topology, stream
-from recount.core.windows import session
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.audit.certificate.certificate_files import EXIT_FAILED
+from recount.audit.expectations.validation import validate
+from recount.audit.findings.finding_register import Findings
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import col
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import session
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 pytestmark = pytest.mark.timeout(1_800)
 """Streams and audits run for real: minutes where other work shares the machine."""

@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
-from recount.core.aggregates import count
-from recount.core.expressions import col
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.declare.aggregates import count
+from recount.declare.expressions import col
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 pytestmark = pytest.mark.timeout(1_800)
 """Streams and audits run for real: minutes where other work shares the machine."""

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from recount.audit.topologies.identity import Identity, identity_of
-from recount.audit.topologies.seen import CORRECTED_AT, GOES_ON, HIGHEST, SEEN, of_backfills, of_stream, seen_rows
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import stream, table
+from recount.audit.compare.identity import Identity, identity_of
+from recount.audit.compare.sink_verdicts import CORRECTED_AT, GOES_ON, HIGHEST, SEEN, of_backfills, of_stream, seen_rows
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import stream, table
 
 CLICKS = Topic(name="clicks", key="who", value=RecordSchema.of(n=LONG))
 OUT = Topic(name="out", key="who")

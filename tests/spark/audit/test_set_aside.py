@@ -15,22 +15,21 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.conftest import START_MS
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
-from recount.aside_log import AsideLog
-from recount.audit.nightly import CertifiedAudit
-from recount.audit.signing import make_keys
-from recount.audit.verifying import verify_file
-from recount.core.aggregates import count, total
-from recount.core.aside_order import AsideOrder, RecordPlace
-from recount.core.errors import OfARecord, Terminal
-from recount.core.interpreter.driver import TopologyDriver
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
-from recount.kafka.record_sizes import RecordTooLarge
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.versions.reset import Reset
-from recount.versions.setting_aside import AlreadyRead, SettingAside, listed
+from recount.audit.certificate.signing import make_keys, verify_file
+from recount.audit.night import CertifiedAudit
+from recount.declare.aggregates import count, total
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
+from recount.kafka.dead_letters import RecordTooLarge
+from recount.lifecycle.reset import Reset
+from recount.lifecycle.setting_aside import AlreadyRead, SettingAside, listed
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.reference.topology_driver import TopologyDriver
+from recount.runtime.errors import OfARecord, Terminal
+from recount.tables.decisions import AsideLog
+from recount.tables.signed_orders import AsideOrder, RecordPlace
 
 pytestmark = pytest.mark.timeout(900)
 LARGEST = 2**63 - 1

@@ -20,10 +20,16 @@ from tests.unit.audit.test_side_ledgers import (
     rows,
 )
 
-from recount.audit import side_ledgers_by_spark
-from recount.audit.letters import within, within_by_spark
-from recount.audit.side_ledgers import Comparison, late_records, posted_letters, side_ledger_differences
-from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
+from recount.audit.compare import side_ledgers
+from recount.audit.compare.side_ledgers import (
+    Comparison,
+    late_records,
+    posted_letters,
+    side_ledger_differences,
+    side_ledger_differences_by_spark,
+    within,
+    within_by_spark,
+)
 
 
 def in_spark(spark: SparkSession, comparison: Comparison[pl.DataFrame]) -> Comparison[DataFrame]:
@@ -41,7 +47,7 @@ def test_spark_finds_what_is_found_without(spark: SparkSession, listed: list[tup
 def test_many_differences_of_one_list_do_not_hide_those_of_another(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(side_ledgers_by_spark, "MAX_DIFFERENCES", 2)
+    monkeypatch.setattr(side_ledgers, "MAX_DIFFERENCES", 2)
     many = rows(LATE, *((*ROW[:2], offset, *ROW[3:]) for offset in range(5)))
     letters = rows(LETTER, ("orders", 0, 3, "schema"))
     comparisons = [late_records(rows(LATE, ROW), many), posted_letters(letters[:0], letters, "dlq")]

@@ -9,14 +9,14 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic
 
-from recount.audit.certificate import load
-from recount.core.aggregates import count
-from recount.core.expressions import col
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topology import Topology, stream
-from recount.core.windows import session, sliding, tumbling
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.audit.certificate.certificate_files import load
+from recount.declare.aggregates import count
+from recount.declare.expressions import col
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import session, sliding, tumbling
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 pytestmark = [pytest.mark.usefixtures("tiny"), pytest.mark.timeout(900)]
 IDLE_S = 1

@@ -11,22 +11,21 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from tests.integration.spark.drivers import committed
+from tests.integration.engine.drivers import committed
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
-from recount.audit.store import CORRECTIONS
-from recount.audit.topologies.corrections import COMPLETE_TEXT
-from recount.backfill.plan import plan
-from recount.backfill.repair import repair
-from recount.backfill.topologies.carrying_out import CarryingOut
-from recount.backfill.topologies.corrections_due import corrections_due
-from recount.core.aggregates import Aggregate, count, last, total
-from recount.core.schema import RecordSchema, decimal
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
-from recount.spark.plan import plan_of
+from recount.audit.carry.store import CORRECTIONS
+from recount.audit.compare.correction_claims import COMPLETE_TEXT
+from recount.backfill.carrying_out import CarryingOut
+from recount.backfill.corrections_due import corrections_due
+from recount.backfill.single_backfill import plan, repair
+from recount.declare.aggregates import Aggregate, count, last, total
+from recount.declare.schema import RecordSchema, decimal
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
+from recount.engine.stage.partials import plan_of
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 

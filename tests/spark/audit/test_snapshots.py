@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from recount.audit.audit_session import FEW_OFFSETS
-from recount.audit.snapshots import Frames, Snapshots
-from recount.core.tables import Tables
+from recount.audit.carry.snapshots import Frames, Snapshots
+from recount.tables.places import Tables
 
 pytestmark = pytest.mark.usefixtures("tiny")
 _SCHEMA = "key string, `weight.kg` double, amount decimal(15, 2), steps array<struct<topic: string, offset: long>>"

@@ -7,9 +7,9 @@ from pathlib import Path
 import polars as pl
 from pyspark.sql import SparkSession
 
-from recount.audit.store import PARTIALS, AuditStore
-from recount.core.own_columns import AUDIT
-from recount.core.tables import Tables
+from recount.audit.carry.store import PARTIALS, AuditStore
+from recount.declare.columns import AUDIT
+from recount.tables.places import Tables
 
 ROWS = pl.DataFrame({"region": ["EU", None], "revenue": ["1.50", "2.00"], "orders": [1, 2]}).cast(
     {"revenue": pl.Decimal(38, 2)}

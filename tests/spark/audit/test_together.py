@@ -18,19 +18,19 @@ from pyspark.sql import functions as F
 from tests.spark.audit.conftest import Scene, an_hour_of_orders, scene_of
 from tests.spark.audit.stage import output_topic
 
-from recount.audit.auditable import AuditRequest
-from recount.audit.findings import Interval
-from recount.audit.together import Outcome, audited_together
-from recount.core.aggregates import count
-from recount.core.errors import Terminal
-from recount.core.expressions import col
-from recount.core.schema import STRING
-from recount.core.topology import Topology, stream
-from recount.core.windows import session
+from recount.audit.cut.auditable import AuditRequest
+from recount.audit.findings.finding_register import Interval
+from recount.audit.group_night import Outcome, audited_together
+from recount.declare.aggregates import count
+from recount.declare.expressions import col
+from recount.declare.schema import STRING
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import session
 from recount.kafka.dead_letters import REASON, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, STREAM
-from recount.kafka.topics import apply, plan
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
+from recount.runtime.errors import Terminal
 
 pytestmark = [pytest.mark.timeout(1_800), pytest.mark.usefixtures("tiny")]
 """Streams and audits run for real: minutes where other work shares the machine."""

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic
 
-from recount.core.nodes import Filter
-from recount.core.schema import STRING, RecordSchema
-from recount.core.size_limits import Fits, largest_result
-from recount.core.topology import Topology, stream
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.declare.operators.nodes import Filter
+from recount.declare.output import Fits, largest_result
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topology import Topology, stream
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 LARGEST = 4_096

@@ -13,18 +13,16 @@ from pyspark.sql import Row, SparkSession
 from tests.spark.audit.conftest import MINUTE_MS, START_MS
 from tests.spark.audit.shop import Shop, shop_of
 
-from recount.audit.again import NotTheSame, again
-from recount.audit.certificate import load, verify_file
-from recount.audit.expectation_outcomes import EXIT_FAILED
-from recount.audit.expectations import FAILED, Outcome, validate
-from recount.audit.nightly import CertifiedAudit
-from recount.audit.open_misses import summary_file
-from recount.audit.store import PLANS
-from recount.backfill.commands import backfill_rows
-from recount.core.own_columns import ORIGIN
-from recount.core.topology import Written
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.audit.carry.store import PLANS
+from recount.audit.certificate.certificate_files import EXIT_FAILED, load, summary_file, verify_file
+from recount.audit.expectations.validation import FAILED, Outcome, validate
+from recount.audit.night import CertifiedAudit
+from recount.audit.repeated_audit import NotTheSame, again
+from recount.backfill.backfill_commands import backfill_rows
+from recount.declare.columns import ORIGIN
+from recount.declare.topology import Written
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""

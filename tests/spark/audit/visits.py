@@ -8,12 +8,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
-from recount.core.aggregates import count
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topology import Topology, stream
-from recount.core.windows import session
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.declare.aggregates import count
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import session
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 
 @dataclass(frozen=True, kw_only=True)

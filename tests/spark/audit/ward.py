@@ -13,19 +13,19 @@ from tests.spark.audit.clinic import Forgetful
 from tests.spark.audit.conftest import MINUTE_MS
 from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic
 
-from recount.audit.signing import make_keys
-from recount.core.aggregates import count, total
-from recount.core.archive import Archive
-from recount.core.expressions import coalesce, col
-from recount.core.nodes import Sink
-from recount.core.processing import KeyState
-from recount.core.registry import Declarations
-from recount.core.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream, table
-from recount.core.windows import last_n, session, sliding
-from recount.local.kafka import EmbeddedKafka
-from recount.local.project import Project
+from recount.audit.certificate.signing import make_keys
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import coalesce, col
+from recount.declare.groups import Archive
+from recount.declare.operators.nodes import Sink
+from recount.declare.operators.processing import KeyState
+from recount.declare.registry import Declarations
+from recount.declare.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream, table
+from recount.declare.windows import last_n, session, sliding
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.project import Project
 
 TIERS = ("tin", "gold")
 OTHER_KEYS = {"tiers", "roomed"}

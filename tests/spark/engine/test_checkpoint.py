@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from recount.core.errors import Terminal
-from recount.spark.checkpoint import BatchRange, Checkpoint
+from recount.engine.source.checkpoint import BatchRange, Checkpoint
+from recount.runtime.errors import Terminal
 
 METADATA = '{"id":"3f4c2a10-0000-4000-8000-000000000001"}'
 

@@ -1,4 +1,4 @@
-"""``recount conformance --engine spark`` runs cases through the engine, and tells one that fails."""
+"""``make conformance ARGS="--engine spark"`` runs cases through the engine, and tells one that fails."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-
-from recount.core.conformance.report import judged
-from recount.spark.conformance import SparkEngine
+from tests.conformance.report import judged
+from tests.conformance.spark_engine import SparkEngine
 
 TUMBLING = {
     "id": "counts",

@@ -10,7 +10,7 @@ import polars as pl
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from recount.spark.delta_table import AppendOnlyTable
+from recount.engine.commit.delta_table import AppendOnlyTable
 
 ROWS = pl.DataFrame(
     {"key": ["a", None], "n": [1, 2], "amount": [Decimal("1.20"), None], "share": [0.5, None], "names": [["x"], []]},

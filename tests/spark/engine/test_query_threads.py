@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.eventually import eventually
 
-from recount.spark.catching_up import BatchLimit
-from recount.spark.stream_query import StreamQuery
-from recount.spark.work import Processor
+from recount.engine.driver.stream_query import StreamQuery
+from recount.engine.exchange.work import Processor
+from recount.engine.source.kafka_source import BatchLimit
 
 
 class Counting:

@@ -13,31 +13,29 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.errors import StreamingQueryException
 from tests.eventually import eventually
-from tests.integration.spark.drivers import committed
+from tests.integration.engine.drivers import committed
 from tests.spark.audit.conftest import MINUTE_MS, Scene, order, scene
 
-from recount.audit.acceptances import accept
-from recount.audit.certificate import load
-from recount.core.archive import Archive
-from recount.core.errors import Terminal
-from recount.core.ledger import BatchProof
-from recount.core.own_columns import BATCH
-from recount.core.topic_ids import MADE_ANEW
-from recount.core.topics import Topic
+from recount.audit.certificate.certificate_files import load
+from recount.audit.findings.acceptances import accept
+from recount.declare.columns import BATCH
+from recount.declare.groups import Archive
+from recount.declare.topics import Topic
+from recount.engine.commit.batch import TopologyWork
+from recount.engine.commit.delta_table import AppendOnlyTable
+from recount.engine.driver.runner import RunOptions, StreamRunner, checkpoint_location
+from recount.engine.driver.stream_reports import status_of
+from recount.engine.exchange.work import Step, Work
+from recount.engine.source.resumption import OtherTopic, OutOfStep
+from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.kafka.connection import Fenced
-from recount.kafka.lease import Lease
+from recount.kafka.leases import Lease
 from recount.kafka.offsets import UnreadRecordsGone, log_ranges, partitions_of
-from recount.kafka.topics import apply, plan
+from recount.kafka.topics_on_cluster import apply, plan
 from recount.kafka.transaction import OutputTransaction
-from recount.spark.alone import status_of
-from recount.spark.archive import ArchiveWork
-from recount.spark.batch import TopologyWork
-from recount.spark.delta_table import AppendOnlyTable
-from recount.spark.resuming import OutOfStep
-from recount.spark.runner import RunOptions, StreamRunner, checkpoint_location
-from recount.spark.same_topics import OtherTopic
-from recount.spark.work import Step, Work
-from recount.versions.reset import Reset
+from recount.lifecycle.reset import Reset
+from recount.runtime.errors import Terminal
+from recount.tables.ledger import MADE_ANEW, BatchProof
 
 __all__ = ["scene"]
 pytestmark = pytest.mark.usefixtures("tiny")

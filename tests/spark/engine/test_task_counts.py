@@ -9,7 +9,7 @@ from threading import Event
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
-from recount.spark.stream_reports import task_counts
+from recount.engine.driver.stream_reports import task_counts
 
 
 def test_each_task_that_ends_is_seen_in_the_group_of_its_job_alone(spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from recount.recompute.log import SCHEMA, Ranges, RawLog
+from recount.recompute.raw_log import SCHEMA, Ranges, RawLog
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,25 +11,25 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.recompute.graph_logs import Arrival, Log, frames, table_ends
-from tests.unit.spark import wide_values
-from tests.unit.spark.random_flows import TABLES
-from tests.unit.spark.random_topologies import Drawn
-from tests.unit.spark.random_topology_logs import BAD_VALUES, FUTURE_MS
-from tests.unit.spark.topology_runs import row_of, text_of
+from tests.unit.engine import wide_values
+from tests.unit.engine.random_flows import TABLES
+from tests.unit.engine.random_topologies import Drawn
+from tests.unit.engine.random_topology_logs import BAD_VALUES, FUTURE_MS
+from tests.unit.engine.topology_runs import row_of, text_of
 
-from recount.audit.topologies.identity import Identity, identity_of
-from recount.core.interpreter.driver import TopologyDriver
-from recount.core.interpreter.sinks import Output
-from recount.core.joins import StreamTableJoin
-from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
-from recount.core.own_columns import IS_NULL, RESULT_TIME
-from recount.core.user_functions import FUNCTION_RAISED, OUT_OF_RANGE
+from recount.audit.compare.identity import Identity, identity_of
+from recount.declare.columns import IS_NULL, RESULT_TIME
+from recount.declare.functions import FUNCTION_RAISED, OUT_OF_RANGE
+from recount.declare.operators.joins import StreamTableJoin
+from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.engine.stage.map_stage import LATE_SCHEMA
 from recount.recompute.decoding import Limits
-from recount.recompute.graph.beginnings import untold
-from recount.recompute.graph.frontiers import BatchEnds
-from recount.recompute.graph.lookups import TableEnds
-from recount.recompute.graph.recomputed import recomputed
-from recount.spark.stage import LATE_SCHEMA
+from recount.recompute.operators.beginnings import untold
+from recount.recompute.operators.frontiers import BatchEnds
+from recount.recompute.operators.log_tables import TableEnds
+from recount.recompute.operators.recomputed import recomputed
+from recount.reference.record_clock import Output
+from recount.reference.topology_driver import TopologyDriver
 
 HOURS, RECORDS, HOUR_MS = 20, 24, 1_000
 """A log has so many hours of so many records; an hour is longer than anything in a topology waits."""

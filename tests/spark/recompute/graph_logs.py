@@ -11,14 +11,14 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from recount.core.interpreter.driver import TopologyDriver
-from recount.core.nodes import KEY
-from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME
-from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal
-from recount.core.topics import Topic
-from recount.core.topology import Topology
-from recount.recompute.graph.lookups import TableEnds
-from recount.recompute.log import HEADERS, SCHEMA, RawLog
+from recount.declare.columns import IS_NULL, ORIGIN, RESULT_TIME
+from recount.declare.operators.nodes import KEY
+from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology
+from recount.recompute.operators.log_tables import TableEnds
+from recount.recompute.raw_log import HEADERS, SCHEMA, RawLog
+from recount.reference.topology_driver import TopologyDriver
 
 EVENTS = Topic(
     name="events",

@@ -11,17 +11,17 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.audit.topologies.identity import Identity
-from recount.core.event_time import is_held_back
-from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Node, WindowedAggregate
-from recount.core.own_columns import IS_NULL, RESULT_TIME
-from recount.core.topology import Topology
-from recount.core.windows import SessionWindows, SlidingWindows
+from recount.audit.compare.identity import Identity
+from recount.declare.columns import IS_NULL, RESULT_TIME
+from recount.declare.operators.event_time import is_held_back
+from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START, Node, WindowedAggregate
+from recount.declare.topology import Topology
+from recount.declare.windows import SessionWindows, SlidingWindows
 from recount.recompute.decoding import Limits
-from recount.recompute.graph.frontiers import BatchEnds
-from recount.recompute.graph.lookups import TableEnds
-from recount.recompute.graph.recomputed import Recomputed, recomputed
-from recount.recompute.log import RawLog
+from recount.recompute.operators.frontiers import BatchEnds
+from recount.recompute.operators.log_tables import TableEnds
+from recount.recompute.operators.recomputed import Recomputed, recomputed
+from recount.recompute.raw_log import RawLog
 
 Row = tuple[Any, ...]
 SIDES = ("late", "fates", "rejected")

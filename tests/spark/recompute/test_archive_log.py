@@ -9,9 +9,9 @@ from delta.tables import DeltaTable
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from recount.core.tables import Tables
-from recount.recompute.archive_log import ArchiveLog
-from recount.recompute.log import SCHEMA, Ranges
+from recount.recompute.archived_log import ArchiveLog
+from recount.recompute.raw_log import SCHEMA, Ranges
+from recount.tables.places import Tables
 
 DAY_MS = 86_400_000
 BATCH = 20

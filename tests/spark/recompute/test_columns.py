@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from tests.unit.spark.test_polars_expressions import FIELDS, OUT_OF_RANGE, ROW, evaluated, rows, trees
+from tests.unit.engine.test_polars_expressions import FIELDS, OUT_OF_RANGE, ROW, evaluated, rows, trees
 
-from recount.core.expressions import Expression, coalesce, col, lit
-from recount.recompute.columns import column, exact_in, spark_type
-from recount.recompute.rules.out_of_range import kind_beyond
+from recount.declare.expressions import Expression, coalesce, col, lit
+from recount.recompute.rules.number_rules import kind_beyond
+from recount.recompute.spark_columns import column, exact_in, spark_type
 
 SCHEMA = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in FIELDS.items()])
 

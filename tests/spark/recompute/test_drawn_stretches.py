@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from tests.spark.recompute.drawn_logs import drawn_log, identities_of, limits_of, one_by_one, table_ends_of
 from tests.spark.recompute.graph_logs import frames
 from tests.spark.recompute.stretches import Stretched, differences, stretch_by_stretch, whole
-from tests.unit.spark.random_topologies import drawn_topology
+from tests.unit.engine.random_topologies import drawn_topology
 
-from recount.core.describe import describe
-from recount.recompute.flow import NotRecomputable
-from recount.recompute.graph.carrying import NotIncremental
+from recount.declare.changes import describe
+from recount.recompute.operators.carried import NotIncremental
+from recount.recompute.single_flow import NotRecomputable
 
 pytestmark = pytest.mark.usefixtures("tiny")
 

@@ -1,6 +1,6 @@
 """The recompute is the interpreter on random topologies and random logs.
 
-The stream engine is held to the interpreter on the same topologies (tests/unit/spark), so that the law is three-way:
+The stream engine is held to the interpreter on the same topologies (tests/unit/engine), so that the law is three-way:
 interpreter = stream = recompute.
 """
 
@@ -23,11 +23,11 @@ from tests.spark.recompute.drawn_logs import (
     drawn_log,
     identities_of,
 )
-from tests.unit.spark.random_topologies import drawn_topology
+from tests.unit.engine.random_topologies import drawn_topology
 
-from recount.audit.topologies.objections import objections
-from recount.core.describe import describe
-from recount.recompute.flow import NotRecomputable
+from recount.audit.objections import objections
+from recount.declare.changes import describe
+from recount.recompute.single_flow import NotRecomputable
 
 pytestmark = pytest.mark.usefixtures("tiny")
 

@@ -14,19 +14,18 @@ from pyspark.sql import functions as F
 from tests.spark.recompute.conftest import LogRecord, MemoryLog
 from tests.user_names import USER_NAMES
 
-from recount.core.aggregates import average, total
-from recount.core.expressions import col
-from recount.core.own_columns import IS_LATE
-from recount.core.schema import DOUBLE, LONG, LONG_MAX, LONG_MIN, FieldType, RecordSchema, decimal
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
-from recount.recompute.aggregating import declared, results
-from recount.recompute.columns import spark_type
-from recount.recompute.flow import Flow
-from recount.recompute.graph.aggregates import Over, with_totals
-from recount.recompute.recomputation import recompute
-from recount.recompute.rules.exact_totals import Total, as_long, exact_sum, finished, is_carried_apart, total_of
+from recount.declare.aggregates import average, total
+from recount.declare.columns import IS_LATE
+from recount.declare.expressions import col
+from recount.declare.schema import DOUBLE, LONG, LONG_MAX, LONG_MIN, FieldType, RecordSchema, decimal
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
+from recount.recompute.operators.log_aggregates import Over, with_totals
+from recount.recompute.rules.number_rules import Total, as_long, exact_sum, finished, is_carried_apart, total_of
+from recount.recompute.single_flow import Flow
+from recount.recompute.single_recompute import declared, recompute, results
+from recount.recompute.spark_columns import spark_type
 
 NINES = "9" * 38
 

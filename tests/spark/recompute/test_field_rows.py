@@ -16,16 +16,15 @@ from tests.field.case import IDLE_AFTER, MAX_FUTURE, Case, Row, Sent
 from tests.spark.recompute.conftest import LogRecord, MemoryLog
 from tests.spark.recompute.drawn_logs import Truth, by_recompute
 from tests.spark.recompute.graph_logs import Arrival
-from tests.unit.spark.random_topologies import Drawn
+from tests.unit.engine.random_topologies import Drawn
 
-from recount.audit.topologies.identity import identity_of
-from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
-from recount.core.own_columns import IS_LATE
-from recount.core.schema import FieldType
-from recount.core.topology import Topology
-from recount.recompute.aggregating import declared, results
-from recount.recompute.flow import Flow, NotRecomputable
-from recount.recompute.recomputation import recompute
+from recount.audit.compare.identity import identity_of
+from recount.declare.columns import IS_LATE
+from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.declare.schema import FieldType
+from recount.declare.topology import Topology
+from recount.recompute.single_flow import Flow, NotRecomputable
+from recount.recompute.single_recompute import declared, recompute, results
 
 pytestmark = pytest.mark.usefixtures("tiny")
 RUNNING = [case for case in all_cases.RUNNING if os.environ.get("FIELD_CASE", "") in case.name]

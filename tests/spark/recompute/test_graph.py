@@ -27,9 +27,9 @@ from tests.spark.recompute.graph_logs import (
     random_log,
     table_ends,
 )
-from tests.unit.spark.topology_runs import text_of
+from tests.unit.engine.topology_runs import text_of
 
-from recount.core.aggregates import (
+from recount.declare.aggregates import (
     Aggregate,
     average,
     count,
@@ -42,21 +42,20 @@ from recount.core.aggregates import (
     smallest,
     total,
 )
-from recount.core.expressions import col
-from recount.core.flow import RecordStream, Table, cogroup
-from recount.core.interpreter.driver import TopologyDriver
-from recount.core.interpreter.journal import LateRecord
-from recount.core.interpreter.record import Entry
-from recount.core.nodes import KEY
-from recount.core.own_columns import ORIGIN, RESULT_TIME
-from recount.core.processing import KeyState
-from recount.core.schema import LONG, STRING
-from recount.core.topology import Topology, stream, table
-from recount.core.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
+from recount.declare.columns import ORIGIN, RESULT_TIME
+from recount.declare.expressions import col
+from recount.declare.flow import RecordStream, Table, cogroup
+from recount.declare.operators.nodes import KEY
+from recount.declare.operators.processing import KeyState
+from recount.declare.schema import LONG, STRING
+from recount.declare.topology import Topology, stream, table
+from recount.declare.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
 from recount.recompute.decoding import Limits
-from recount.recompute.flow import NotRecomputable
-from recount.recompute.graph.frontiers import BatchEnds
-from recount.recompute.graph.recomputed import recomputed
+from recount.recompute.operators.frontiers import BatchEnds
+from recount.recompute.operators.recomputed import recomputed
+from recount.recompute.single_flow import NotRecomputable
+from recount.reference.records import Entry, LateRecord
+from recount.reference.topology_driver import TopologyDriver
 
 pytestmark = pytest.mark.usefixtures("tiny")
 LOGS = 25

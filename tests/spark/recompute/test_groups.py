@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from recount.recompute.graph.rows import in_groups
+from recount.recompute.operators.log_rows import in_groups
 
 pytestmark = pytest.mark.usefixtures("tiny")
 ROWS_OF_A_BATCH = 4

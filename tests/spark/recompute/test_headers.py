@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from recount.recompute.log import COLUMNS, HEADERS, SCHEMA, RawLog, headers_never_null, null_headers
+from recount.recompute.raw_log import COLUMNS, HEADERS, SCHEMA, RawLog, headers_never_null, null_headers
 
 
 def test_headers_are_never_null_on_their_way_to_the_tasks_and_null_again_in_them(spark: SparkSession) -> None:

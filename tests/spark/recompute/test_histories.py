@@ -13,11 +13,11 @@ from tests.spark.recompute.graph_logs import EVENTS, OUT, USERS, Arrival, Log, f
 from tests.spark.recompute.stretches import ParquetFrames, Stretched, differences, stretch_by_stretch, whole
 from tests.spark.recompute.test_graph import one_by_one
 
-from recount.audit.topologies.identity import identity_of
-from recount.core.flow import RecordStream
-from recount.core.own_columns import RESULT_TIME
-from recount.core.topology import Topology, stream, table
-from recount.recompute.graph.recomputed import recomputed
+from recount.audit.compare.identity import identity_of
+from recount.declare.columns import RESULT_TIME
+from recount.declare.flow import RecordStream
+from recount.declare.topology import Topology, stream, table
+from recount.recompute.operators.recomputed import recomputed
 
 pytestmark = pytest.mark.usefixtures("tiny")
 TOPICS = ["events", "users"]

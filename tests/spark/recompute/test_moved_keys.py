@@ -6,12 +6,12 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.spark.recompute.graph_logs import EVENTS, OUT, Arrival, frames
 
-from recount.audit.causes import OUTPUT
-from recount.audit.topologies.differences import with_partitions
-from recount.core.nodes import KEY
-from recount.core.topology import Topology, stream
-from recount.core.verdict import Difference
-from recount.recompute.graph.recomputed import recomputed
+from recount.audit.compare.differences import with_partitions
+from recount.audit.explain.causes import OUTPUT
+from recount.certificate.finding import Difference
+from recount.declare.operators.nodes import KEY
+from recount.declare.topology import Topology, stream
+from recount.recompute.operators.recomputed import recomputed
 
 pytestmark = pytest.mark.usefixtures("tiny")
 

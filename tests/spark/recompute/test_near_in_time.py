@@ -11,14 +11,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.core.flow import stream
-from recount.core.joins import StreamStreamJoin
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topics import Topic
+from recount.declare.flow import stream
+from recount.declare.operators.joins import StreamStreamJoin
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
 from recount.recompute.decoding import IS_NULL
-from recount.recompute.graph.carrying import IS_NEW
-from recount.recompute.graph.joins import paired
-from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, at_place
+from recount.recompute.operators.carried import IS_NEW
+from recount.recompute.operators.log_joins import paired
+from recount.recompute.operators.log_rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, at_place
 
 CLICKS = Topic(name="clicks", key="shop", value=RecordSchema.of(click=LONG))
 SALES = Topic(name="sales", key="shop", value=RecordSchema.of(sale=LONG))

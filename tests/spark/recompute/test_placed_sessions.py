@@ -10,18 +10,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.core.aggregates import count
-from recount.core.expressions import col
-from recount.core.nodes import WindowedAggregate
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import stream
-from recount.core.windows import SessionWindows
-from recount.recompute.graph.judging import STREAM_TIME
-from recount.recompute.graph.placing import Judged, judged_records
-from recount.recompute.graph.rows import CARRIED, ORDER, PLACE, TIME
-from recount.recompute.graph.sessions import in_sessions, reachable, with_reachable
-from recount.recompute.graph.windows import END, IS_LATE, START, placed
+from recount.declare.aggregates import count
+from recount.declare.expressions import col
+from recount.declare.operators.nodes import WindowedAggregate
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import stream
+from recount.declare.windows import SessionWindows
+from recount.recompute.operators.log_rows import CARRIED, ORDER, PLACE, STREAM_TIME, TIME
+from recount.recompute.operators.log_sessions import Judged, in_sessions, judged_records, reachable, with_reachable
+from recount.recompute.operators.log_windows import END, IS_LATE, START, placed
 
 pytestmark = pytest.mark.usefixtures("tiny")
 

@@ -11,15 +11,14 @@ from tests.spark.recompute.conftest import LogRecord, MemoryLog, told
 from tests.spark.recompute.drawn_logs import by_interpreter, by_recompute, identities_of
 from tests.spark.recompute.graph_logs import Arrival
 from tests.spark.recompute.test_drawn_topologies import differences
-from tests.unit.spark.plain_topics import FLOWS, plain_log, plain_topology
-from tests.unit.spark.random_flows import TABLES
-from tests.unit.spark.random_topologies import Drawn
+from tests.unit.engine.plain_topics import FLOWS, plain_log, plain_topology
+from tests.unit.engine.random_flows import TABLES
+from tests.unit.engine.random_topologies import Drawn
 
-from recount.core.nodes import KEY, WINDOW_START
-from recount.core.own_columns import IS_LATE
-from recount.recompute.aggregating import results
-from recount.recompute.flow import Flow
-from recount.recompute.recomputation import recompute
+from recount.declare.columns import IS_LATE
+from recount.declare.operators.nodes import KEY, WINDOW_START
+from recount.recompute.single_flow import Flow
+from recount.recompute.single_recompute import recompute, results
 
 pytestmark = pytest.mark.usefixtures("tiny")
 

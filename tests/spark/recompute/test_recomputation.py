@@ -11,23 +11,22 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.spark.recompute.conftest import LogRecord, MemoryLog, order, told
-from tests.unit.spark.test_engine_is_the_interpreter import TOPOLOGIES, values
+from tests.unit.engine.test_engine_is_the_interpreter import TOPOLOGIES, values
 
-from recount.core.aggregates import count, largest, total
-from recount.core.errors import Terminal
-from recount.core.expressions import coalesce, col, when
-from recount.core.interpreter.driver import TopologyDriver
-from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.own_columns import IS_LATE, RESULT_TIME
-from recount.core.schema import STRING, RecordSchema, decimal
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import TimeWindows, hopping, tumbling
-from recount.recompute.aggregating import results
+from recount.declare.aggregates import count, largest, total
+from recount.declare.columns import IS_LATE, RESULT_TIME
+from recount.declare.expressions import coalesce, col, when
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
+from recount.declare.schema import STRING, RecordSchema, decimal
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import TimeWindows, hopping, tumbling
 from recount.recompute.decoding import Limits
-from recount.recompute.flow import Flow, NotRecomputable
-from recount.recompute.log import RawLog
-from recount.recompute.recomputation import Recomputation, recompute
+from recount.recompute.raw_log import RawLog
+from recount.recompute.single_flow import Flow, NotRecomputable
+from recount.recompute.single_recompute import Recomputation, recompute, results
+from recount.reference.topology_driver import TopologyDriver
+from recount.runtime.errors import Terminal
 
 ORDERS = Topic(
     name="orders", key="id", value=RecordSchema.of(region=STRING, amount=decimal(9, 2), required=("amount",))

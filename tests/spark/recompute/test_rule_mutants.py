@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from recount.local.project import Project
+from recount.profile.project import Project
 
 
 @pytest.mark.thorough

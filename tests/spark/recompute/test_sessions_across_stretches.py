@@ -10,15 +10,15 @@ from pyspark.sql import SparkSession
 from tests.spark.recompute.graph_logs import EVENTS, Arrival, frames
 from tests.spark.recompute.stretches import ParquetFrames, Stretched, between, differences, stretch_by_stretch, whole
 
-from recount.audit.topologies.identity import identity_of
-from recount.core.aggregates import count, largest, total
-from recount.core.expressions import col
-from recount.core.flow import RecordStream
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import Windows, all_time, session, sliding, tumbling
-from recount.recompute.graph.frontiers import BatchEnds
-from recount.recompute.graph.recomputed import recomputed
+from recount.audit.compare.identity import identity_of
+from recount.declare.aggregates import count, largest, total
+from recount.declare.expressions import col
+from recount.declare.flow import RecordStream
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import Windows, all_time, session, sliding, tumbling
+from recount.recompute.operators.frontiers import BatchEnds
+from recount.recompute.operators.recomputed import recomputed
 
 pytestmark = pytest.mark.usefixtures("tiny")
 SESSION = session("5 ms", grace="3 ms", reach="12 ms")

@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.recompute.graph_logs import from_spark, interpreted
 from tests.unit.topologies.shop_log import CLOSING, CLOSING_MS, PARTITIONS, Arrival, shop_log, topics_of
 
-from recount.audit.topologies.identity import identity_of
-from recount.core.interpreter.driver import TopologyDriver
-from recount.core.registry import declared
-from recount.core.topology import Topology
-from recount.recompute.graph.recomputed import recomputed
-from recount.recompute.log import SCHEMA, RawLog
+from recount.audit.compare.identity import identity_of
+from recount.declare.registry import declared
+from recount.declare.topology import Topology
+from recount.recompute.operators.recomputed import recomputed
+from recount.recompute.raw_log import SCHEMA, RawLog
+from recount.reference.topology_driver import TopologyDriver
 
 pytestmark = pytest.mark.usefixtures("tiny")
 SHOP = declared().topologies

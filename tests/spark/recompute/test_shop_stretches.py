@@ -14,10 +14,10 @@ from tests.spark.recompute.stretches import Stretched, differences, stretch_by_s
 from tests.spark.recompute.test_shop_streams import SHOP, raw_log
 from tests.unit.topologies.shop_log import PARTITIONS, Arrival, closing, shop_log, topics_of
 
-from recount.audit.topologies.identity import identity_of
-from recount.core.topology import Topology
-from recount.recompute.graph.frontiers import BatchEnds
-from recount.recompute.graph.lookups import TableEnds
+from recount.audit.compare.identity import identity_of
+from recount.declare.topology import Topology
+from recount.recompute.operators.frontiers import BatchEnds
+from recount.recompute.operators.log_tables import TableEnds
 
 pytestmark = pytest.mark.usefixtures("tiny")
 LOOK_BACK_MS = 0

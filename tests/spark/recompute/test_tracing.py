@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.recompute.graph_logs import PARTITIONS, frames
 from tests.spark.recompute.test_graph import CASES, END_MS, Case
 
-from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.own_columns import IS_NULL, ORIGIN
-from recount.recompute.graph.recomputed import recomputed
-from recount.recompute.graph.tracing import RECORD, Tracing
+from recount.declare.columns import IS_NULL, ORIGIN
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
+from recount.recompute.operators.recomputed import recomputed
+from recount.recompute.operators.tracing import RECORD, Tracing
 
 pytestmark = pytest.mark.usefixtures("tiny")
 TRIED = ("regrouped table", "outer join", "first by offset", "first by event time, then sessions")

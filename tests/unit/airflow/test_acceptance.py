@@ -12,8 +12,8 @@ from tests.unit.audit.test_findings_register import FAULT, FAULT_ID, LOST, LOST_
 
 from recount.airflow.acceptance import AcceptanceOperator, AcceptOperator, OpenFindingsOperator
 from recount.airflow.audits import GraceMissesOperator
-from recount.airflow.naming import grace_misses
-from recount.audit.register import read_register
+from recount.airflow.links import grace_misses
+from recount.audit.findings.finding_register import read_register
 
 
 class Messages:

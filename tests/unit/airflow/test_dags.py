@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from recount.core.registry import declared
-from recount.local.paused_dags import nights_of, streams_of
-from recount.local.project import Project
+from recount.declare.registry import declared
+from recount.profile.dag_runs import nights_of, streams_of
+from recount.profile.project import Project
 
 PARSE_LIMIT = 7
 """In yardsticks of ``parse_dags.py``: twice what the slowest file took beside other work."""

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from recount.airflow.deployed import DeployedFingerprint, deployed, require_admitted
-from recount.core.errors import Terminal
-from recount.core.settings import Settings
-from recount.declarations import DeclarationLog, OtherDeclaration
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
+from recount.tables.decisions import DeclarationLog, OtherDeclaration
 
 _DECLARED = """
-from recount.core.aggregates import count
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
+from recount.declare.aggregates import count
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
 clicks = Topic(name="clicks", key="user", value=RecordSchema.of(n=LONG))
 flow = stream(clicks).windowed_by(tumbling("{size}", grace="60 s")).aggregate(n=count()).emit_final()
 topology = Topology(name="clicks", sinks=[flow.to(Topic(name="out", key="user"))])

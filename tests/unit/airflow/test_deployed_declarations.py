@@ -10,20 +10,19 @@ from pathlib import Path
 import pytest
 from tests.eventually import eventually
 
-from recount.airflow import deployed_declarations
-from recount.airflow.deployed_declarations import DeployedDeclarations
-from recount.core.errors import Terminal
-from recount.core.fingerprint import Declared
-from recount.core.packed_declarations import StandIn, packed, unpacked
-from recount.core.registry import declared
-from recount.web.operator_drawing import drawing
+from recount.airflow import deployed
+from recount.airflow.deployed import DeployedDeclarations
+from recount.declare.fingerprint import Declared
+from recount.declare.registry import StandIn, declared, packed, unpacked
+from recount.pages.charts import drawing
+from recount.runtime.errors import Terminal
 
 MODULE = """
 from parcels_rules import LIMIT
-from recount.core.expressions import col
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.declare.expressions import col
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
 
 parcels = Topic(name="parcels", key="id", value=RecordSchema.of(grams=LONG))
 heavy = stream(parcels).filter(col("grams") > LIMIT).map(lambda row: row, grams=LONG)
@@ -81,7 +80,7 @@ def test_what_no_file_tells_is_seen_after_a_minute(
 ) -> None:
     (tmp_path / "limit.txt").write_text("1000")
     deploy("light", limit=f"int(open({str(tmp_path / 'limit.txt')!r}).read())")
-    monkeypatch.setattr(deployed_declarations, "_LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(deployed, "_PAGES_LOOK_AGAIN_S", 0.0)
     known = DeployedDeclarations("parcels")
     known.now()
     (tmp_path / "limit.txt").write_text("7777")

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from recount.airflow.submission import Submission
-from recount.core.errors import Terminal, Transient
-from recount.core.settings import Settings
-from recount.exit_codes import final_error_in
+from recount.runtime.console import final_error_in
+from recount.runtime.errors import Terminal, Transient
+from recount.runtime.settings import Settings
 
 NO_RETRY = "no retry can help"
 JOB = """
 import sys
-from recount.core.errors import Terminal, Transient
-from recount.core.settings import Settings
-from recount.exit_codes import run_job
-from recount.log_lines import write_log
+from recount.runtime.errors import Terminal, Transient
+from recount.runtime.settings import Settings
+from recount.runtime.console import run_job
+from recount.runtime.log_lines import write_log
 
 def audit() -> None:
     write_log("{log}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from recount.airflow.failures import airflow_failures
-from recount.core.errors import InvalidDeclaration, Terminal, Transient
+from recount.airflow.notices import airflow_failures
+from recount.runtime.errors import InvalidDeclaration, Terminal, Transient
 
 
 @pytest.mark.parametrize(

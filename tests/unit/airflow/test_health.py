@@ -9,9 +9,9 @@ import pytest
 from tests.statuses import a_status
 
 from recount.airflow.health import alerts, health_of, standstill
-from recount.core.errors import InvalidDeclaration
-from recount.core.limits import Health
+from recount.declare.limits import Health
 from recount.kafka.status import StreamStatus
+from recount.runtime.errors import InvalidDeclaration
 
 NOW_MS = 1_700_000_000_000
 LIMITS = Health(heartbeat_age_ms=30_000, progress_age_ms=60_000, lag=1_000, frontier_age_ms=300_000)

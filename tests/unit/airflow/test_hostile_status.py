@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from tests.shown_shop import ShownShop, shown_shop
 from tests.statuses import a_status
 
-from recount.airflow.naming import PAGES
+from recount.airflow.links import PAGES
 from recount.kafka.status import MOST_CHARACTERS, StreamStatus, UnreadableStatus
 
 STREAM = "revenue-by-region"

@@ -13,11 +13,10 @@ import pytest
 
 from recount.airflow.audits import ProcessOperator
 from recount.airflow.submission import Submission
-from recount.core.errors import Terminal
-from recount.core.settings import Settings
 from recount.kafka.connection import Connection
-from recount.kafka.security_keys import InvalidSecurity
-from recount.kafka.security_place import security_of
+from recount.kafka.security_keys import InvalidSecurity, security_of
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
 
 PASSWORD = "n0t-in-sight"  # noqa: S105 - of the test
 
@@ -58,7 +57,7 @@ def test_a_connection_may_be_in_a_secrets_backend(tmp_path: Path) -> None:
         "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
         "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"connections_file_path": str(tmp_path / "connections.json")}),
     }
-    code = "import json; from recount.airflow.kafka_connection import keys_of; print(json.dumps(keys_of('kafka_bank')))"
+    code = "import json; from recount.airflow.submission import keys_of; print(json.dumps(keys_of('kafka_bank')))"
     # Airflow makes its backends when it is imported
     ended = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **backend}, capture_output=True, text=True, check=True
@@ -113,7 +112,9 @@ def test_a_connection_that_is_not_there_or_says_no_texts_is_told(
 def test_a_module_that_a_task_runs_has_the_connection_of_an_audit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
-    code = "from os import environ; from recount.core.settings import Settings; from recount.kafka.connection import *"
+    code = (
+        "from os import environ; from recount.runtime.settings import Settings; from recount.kafka.connection import *"
+    )
     (tmp_path / "who.py").write_text(f"{code}\nprint(Connection.of(Settings.from_environment(environ)).security)\n")
     connect(monkeypatch, "audit")
     for name, value in {**settings.to_environment(), "PYTHONPATH": str(tmp_path)}.items():

@@ -23,15 +23,14 @@ from openlineage.client.transport.file import FileConfig, FileTransport
 from openlineage.client.uuid import generate_new_uuid
 from tests.unit.airflow.test_nights import Task, issue
 
-from recount.airflow.audits import AuditOperator
+from recount.airflow.audits import AuditOperator, VerdictOperator
 from recount.airflow.backfills import BackfillOperator
 from recount.airflow.lineage import StreamLineage
 from recount.airflow.nights import GroupAuditOperator
 from recount.airflow.streams import StreamOperator
-from recount.airflow.verdicts import VerdictOperator
-from recount.core.limits import Health
-from recount.core.registry import declared
-from recount.core.settings import Settings
+from recount.declare.limits import Health
+from recount.declare.registry import declared
+from recount.runtime.settings import Settings
 
 SHOP = declared()
 BROKERS = "kafka://kafka-1:9092"
@@ -243,7 +242,7 @@ def test_nothing_is_told_where_no_transport_is_configured() -> None:
 
 
 def test_operators_import_nothing_of_openlineage() -> None:
-    source = "import sys, recount.airflow.streams, recount.airflow.nights, recount.airflow.backfills\n"
+    source = "import sys, recount.airflow.streams, recount.airflow.nights, recount.airflow.acceptance\n"
     source += "print([name for name in sys.modules if name.startswith('openlineage')])"
     found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert found.stdout.strip().splitlines()[-1] == "[]"

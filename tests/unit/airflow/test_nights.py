@@ -14,11 +14,11 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from recount.airflow import nights
-from recount.airflow.naming import audited
+from recount.airflow.audits import VerdictOperator, certificate_of
+from recount.airflow.links import audited
 from recount.airflow.nights import LEFT_OUT, REFUSED, GroupAuditOperator
-from recount.airflow.verdicts import VerdictOperator, certificate_of
-from recount.audit.told_findings import STATES
-from recount.core.settings import Settings
+from recount.audit.certificate.summary import STATES
+from recount.runtime.settings import Settings
 
 STREAMS = ("clicks", "orders", "views")
 

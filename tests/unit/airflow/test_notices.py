@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import BaseNotifier
 
 from recount.airflow.notices import SETTING, notifiers, notify, tell_of_deadline
-from recount.core.errors import Terminal
+from recount.runtime.errors import Terminal
 
 TOLD: list[str] = []
 

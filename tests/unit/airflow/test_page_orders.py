@@ -11,9 +11,8 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi.testclient import TestClient
 from tests.shown_shop import ALICE, ShownShop, shown_shop
 
-from recount.airflow.naming import PAGES
-from recount.airflow.page_orders import is_token_of, token_for
-from recount.airflow.runs_by_hand import DagState
+from recount.airflow.links import PAGES
+from recount.airflow.page_orders import DagState, is_token_of, token_for
 
 STREAM = "revenue-by-region"
 PAGE = f"{PAGES}/streams/{STREAM}"

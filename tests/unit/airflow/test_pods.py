@@ -13,11 +13,10 @@ import pytest
 from tests.eventually import eventually
 from tests.fake_kubernetes import FakeKubernetes
 
-from recount.airflow.drivers import DriverProcess, find_driver, record_of
-from recount.airflow.pods import DriverPod
+from recount.airflow.drivers import DriverPod, DriverProcess, find_driver, record_of
 from recount.airflow.submission import Submission
-from recount.core.errors import Terminal, Transient
-from recount.core.settings import Settings
+from recount.runtime.errors import Terminal, Transient
+from recount.runtime.settings import Settings
 
 NAMESPACE = "streams"
 OFTEN_S = 0.1

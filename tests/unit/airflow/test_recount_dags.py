@@ -9,11 +9,11 @@ import pytest
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
 
 from recount.airflow import notices
-from recount.airflow.dags import KINDS, Resources, RunSettings, recount_dags
+from recount.airflow.dag_factory import KINDS, Resources, RunSettings, recount_dags
 from recount.airflow.roles import dag_ids
-from recount.core.errors import InvalidDeclaration, Terminal
-from recount.core.groups import LONGEST_GROUP, TASKS_OF_A_NIGHT
-from recount.core.registry import declared
+from recount.declare.groups import LONGEST_GROUP, TASKS_OF_A_NIGHT
+from recount.declare.registry import declared
+from recount.runtime.errors import InvalidDeclaration, Terminal
 
 MODULES = "topologies.orders"
 STREAM = "revenue-by-region"
@@ -146,11 +146,11 @@ def test_the_settings_of_a_group_are_those_of_its_driver_its_night_and_its_strea
 
 
 LONGEST = """
-from recount.core.archive import LONGEST_ARCHIVED, Archive
-from recount.core.groups import LONGEST_GROUP, StreamGroup
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import LONGEST_STREAM, Topology, stream
+from recount.declare.groups import Archive, LONGEST_ARCHIVED
+from recount.declare.groups import LONGEST_GROUP, StreamGroup
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import LONGEST_STREAM, Topology, stream
 
 read = Topic(name="r" * LONGEST_ARCHIVED, key="id", value=RecordSchema.of(n=LONG))
 kept = Archive(topic=read)
@@ -178,10 +178,10 @@ def test_names_as_long_as_they_may_be_have_dags(file: Path, monkeypatch: pytest.
 
 
 SHOWN = """
-from recount.core.groups import StreamGroup
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.declare.groups import StreamGroup
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
 
 read = stream(Topic(name="payments", key="id", value=RecordSchema.of(cents=LONG)))
 shown = Topology(name="shown", actions=[read.foreach(print)])

@@ -20,12 +20,11 @@ from sqlalchemy.orm import Session
 from typer import Typer
 from typer.testing import CliRunner
 
-from recount.airflow.dags import KINDS, recount_dags
-from recount.airflow.naming import CONTROL, MAINTENANCE, TOPICS
-from recount.airflow.role_commands import FAB, bring_in_step, require_fab, roles
-from recount.airflow.roles import ROLES, dag_ids
-from recount.core.errors import Terminal, Transient
-from recount.core.registry import declared
+from recount.airflow.dag_factory import KINDS, recount_dags
+from recount.airflow.links import CONTROL, MAINTENANCE, TOPICS
+from recount.airflow.roles import FAB, ROLES, bring_in_step, dag_ids, require_fab, roles
+from recount.declare.registry import declared
+from recount.runtime.errors import Terminal, Transient
 
 MODULES = "topologies"
 STREAM = "revenue-by-region"

@@ -10,7 +10,7 @@ from airflow.serialization.decoders import decode_timetable
 from airflow.serialization.encoders import encode_timetable
 from airflow.timetables.base import DataInterval, TimeRestriction
 
-from recount.airflow.schedules import FIRST_HOUR, MINUTES, nightly
+from recount.airflow.links import FIRST_HOUR, MINUTES, nightly
 
 NEVER = TimeRestriction(earliest=None, latest=None, catchup=False)
 DAY = timedelta(days=1)

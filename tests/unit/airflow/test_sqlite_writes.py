@@ -15,7 +15,7 @@ from fastapi import Body, FastAPI
 
 from recount.airflow import sqlite_writes
 from recount.airflow.sqlite_writes import OneWriteAtATime
-from recount.local.ports import LOOPBACK
+from recount.profile.daemon import LOOPBACK
 
 
 class Server:

@@ -16,18 +16,18 @@ from tests.shown_shop import NOW_MS, ShownShop, shown_shop
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals
 
 from recount.airflow import pages
-from recount.airflow.naming import PAGES
-from recount.airflow.runs_by_hand import DagState
-from recount.core.registry import Declarations
-from recount.core.schema import LONG, RecordSchema
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.airflow.links import PAGES
+from recount.airflow.page_orders import DagState
+from recount.declare.registry import Declarations
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
 from recount.kafka.connection import Connection
 from recount.kafka.lags import PartitionLag, StreamLag
-from recount.web.broker_watch import BrokersSay, BrokerWatch
-from recount.web.rendering import UNKNOWN
+from recount.pages.broker_watch import BrokersSay, BrokerWatch
+from recount.pages.rendering import UNKNOWN
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
 
 STREAM = "revenue-by-region"
 HOSTILE = "</td><script>alert(1)</script><img src=//evil.example/x onerror=alert(1)>"

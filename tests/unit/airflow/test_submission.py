@@ -14,10 +14,10 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from recount.airflow import submission as module
 from recount.airflow.submission import Submission
-from recount.core.errors import Terminal
-from recount.core.resources import Resources
-from recount.core.settings import Settings
-from recount.jar_list import class_archive
+from recount.declare.limits import Resources
+from recount.runtime.errors import Terminal
+from recount.runtime.installation import class_archive
+from recount.runtime.settings import Settings
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from recount.airflow import audits
 from recount.airflow.audits import ExpectationsOperator
-from recount.audit.expectation_outcomes import EXIT_DISAGREED, EXIT_FAILED, outcome_of
-from recount.core.settings import Settings
+from recount.audit.certificate.certificate_files import EXIT_DISAGREED, EXIT_FAILED, outcome_of
+from recount.runtime.settings import Settings
 
 
 @pytest.fixture

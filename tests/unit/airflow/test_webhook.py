@@ -20,12 +20,12 @@ from airflow.providers.standard.operators import hitl
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput, TaskDeferred
 from tests.unit.airflow.test_nights import Task, issue
 
+from recount.airflow.audits import VerdictOperator
 from recount.airflow.notices import SETTING, notifiers, tell_of_deadline
 from recount.airflow.streams import StreamOperator
-from recount.airflow.verdicts import VerdictOperator
-from recount.core.limits import Health
-from recount.core.registry import DEFAULT_MODULES
-from recount.core.settings import Settings
+from recount.declare.limits import Health
+from recount.declare.registry import DEFAULT_MODULES
+from recount.runtime.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "airflow.md").read_text()

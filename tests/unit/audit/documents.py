@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from recount.audit.store import Run
-from recount.core.certificate import certified
+from recount.audit.carry.store import Run
+from recount.certificate.document import certified
 
 PARTITION = {
     "topic": "orders",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recount.audit.agreement import Judged, disagreements
+from recount.audit.expectations.suites import Judged, disagreements
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,13 @@ import pytest
 from deltalake import DeltaTable
 from tests.unit.audit.documents import a_run, certify, findings
 
-from recount.audit.altered_lineage import Lineage, rows_of
-from recount.audit.erased_keys import ErasedKeys
-from recount.audit.lineage_checksums import LineageChecksums
-from recount.audit.store import NOTHING, PARTIALS, PUBLISHED, AuditStore, Seed
-from recount.audit.table_checksums import KeptRows
-from recount.core.errors import Terminal
-from recount.core.retention import Released
-from recount.core.settings import Settings
-from recount.core.tables import Tables
+from recount.audit.carry.erased_keys import ErasedKeys
+from recount.audit.carry.store import NOTHING, PARTIALS, PUBLISHED, AuditStore, Seed
+from recount.audit.integrity.altered_lineage import Lineage, rows_of
+from recount.audit.integrity.table_checksums import KeptRows, LineageChecksums
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
+from recount.tables.places import Released, Tables
 
 STREAM = "revenue"
 ROWS = pl.DataFrame({"region": ["EU", "US"], "orders": [5, 2], "window_end": [10, 20]})

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 from tests.unit.audit.documents import certify, findings
-from tests.unit.core.test_aside_order import ORDER
+from tests.unit.declare.test_aside_order import ORDER
 
-from recount.aside_log import AsideLog
-from recount.audit.aside_records import AsideRecords
-from recount.core.aside_order import AsideOrder
-from recount.core.fingerprint import Declared
-from recount.core.settings import Settings
-from recount.declarations import DeclarationLog
+from recount.audit.carry.erased_keys import AsideRecords
+from recount.declare.fingerprint import Declared
+from recount.runtime.settings import Settings
+from recount.tables.decisions import AsideLog, DeclarationLog
+from recount.tables.signed_orders import AsideOrder
 
 STREAM, TABLE = "revenue", "table set-aside/revenue"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from recount.audit.assembly import lookups_by_arrival
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream, table
+from recount.audit.certificate.assembly import lookups_by_arrival
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream, table
 
 ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(item=STRING))
 CUSTOMERS = Topic(name="customers", key="id", value=RecordSchema.of(tier=STRING))

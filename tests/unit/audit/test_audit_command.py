@@ -10,17 +10,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from recount.audit.audit_commands import _exit_code, _interval, _topologies, audit
 from recount.audit.audit_session import COLLECTOR, FEW_OFFSETS, JAVA_FOR_FEW, java_options_for
-from recount.audit.commands import _exit_code, _interval, _topologies, audit
-from recount.audit.together import Outcome
-from recount.audit.topologies.objections import objections, writes_nothing
-from recount.core.archive import Archive
-from recount.core.errors import Terminal, Transient
-from recount.core.groups import StreamGroup
-from recount.core.registry import Declarations
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.audit.group_night import Outcome
+from recount.audit.objections import objections, writes_nothing
+from recount.declare.groups import Archive, StreamGroup
+from recount.declare.registry import Declarations
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.runtime.errors import Terminal, Transient
 
 CLICKS = Topic(name="clicks", key="id", value=RecordSchema.of(page=STRING))
 

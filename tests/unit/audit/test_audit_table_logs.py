@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from recount.audit.store import VERDICTS, AuditStore
-from recount.core.own_columns import AUDIT
-from recount.core.tables import Tables
+from recount.audit.carry.store import VERDICTS, AuditStore
+from recount.declare.columns import AUDIT
+from recount.tables.places import Tables
 
 ROWS = pl.DataFrame({"row": [1, 2]})
 

@@ -14,14 +14,14 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from pyspark.errors import AnalysisException
 
-from recount.audit.auditable import Auditable, AuditRequest, require_auditable
-from recount.audit.damaged_tables import damage_told
-from recount.audit.findings import Interval
-from recount.core.errors import Terminal, Transient
-from recount.core.schema import LONG, RecordSchema
-from recount.core.settings import Settings as RealSettings
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.audit.cut.auditable import Auditable, AuditRequest, require_auditable
+from recount.audit.findings.finding_register import Interval
+from recount.audit.integrity.strangers import damage_told
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.runtime.errors import Terminal, Transient
+from recount.runtime.settings import Settings as RealSettings
 
 REQUEST = AuditRequest(audit="night-1", interval=Interval(), source="auto")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recount.audit.topologies.listed_backfills import Listed, published_names, strange_backfills
+from recount.audit.compare.correction_claims import Listed, published_names, strange_backfills
 
 
 def listed(number: int | None, name: str | None, table: str = "visits", batch: int = 4) -> Listed:

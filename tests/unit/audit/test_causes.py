@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from recount.audit.causes import BatchShare, cause_of
-from recount.core.own_columns import RESULT_TIME
-from recount.core.windows import tumbling
+from recount.audit.explain.causes import BatchShare, cause_of
+from recount.declare.columns import RESULT_TIME
+from recount.declare.windows import tumbling
 
 WINDOWS = tumbling("5 min", grace="60 s")
 EXPECTED = {"orders": 5, "revenue": Decimal("52.50"), RESULT_TIME: 240_000}

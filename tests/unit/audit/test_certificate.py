@@ -13,17 +13,15 @@ import pytest
 from rich.console import Console
 from tests.unit.audit.documents import findings
 
-from recount.audit.certificate import certificates_in, load, sound, verify_file
-from recount.audit.page import page
-from recount.audit.summary import explained, summary
-from recount.audit.verifying import chain_in
-from recount.core.certificate import Unverified, certified, content_hash
-from recount.core.errors import Terminal
-from recount.core.finding import Acceptance, Finding, State, difference_document, finding_id
-from recount.core.finding_faults import finding_faults, forgotten
-from recount.core.verdict import Difference
-from recount.released import held_certificate
-from recount.web.issued import certificates
+from recount.audit.certificate.certificate_files import certificates_in, load, sound, verify_file
+from recount.audit.certificate.certificate_page import page
+from recount.audit.certificate.signing import chain_in
+from recount.audit.certificate.summary import explained, summary
+from recount.certificate.document import Unverified, certified, content_hash, finding_faults, forgotten
+from recount.certificate.finding import Acceptance, Difference, Finding, State, difference_document, finding_id
+from recount.pages.issued import certificates
+from recount.runtime.errors import Terminal
+from recount.tables.batch_proofs import held_certificate
 
 LOST = Difference(
     kind="output", place="table outputs/revenue", verdict="lost", key="EU", window_start=0, window_end=300_000

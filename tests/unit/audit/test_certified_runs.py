@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from tests.unit.audit.documents import a_run, certify, findings
 
-from recount.audit.certified_runs import certified_runs, removed_by_now
-from recount.audit.store import AuditStore
-from recount.core.retention import Released
-from recount.core.settings import Settings
-from recount.core.tables import Tables
+from recount.audit.carry.store import AuditStore
+from recount.audit.cut.in_force import certified_runs, removed_by_now
+from recount.runtime.settings import Settings
+from recount.tables.places import Released, Tables
 
 FRONTIER_MS, END = 900, 12
 """Of the batch up to which each audit has judged, and of the one partition."""

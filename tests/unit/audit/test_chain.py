@@ -11,9 +11,17 @@ from typing import Any
 import pytest
 from tests.unit.audit.documents import findings
 
-from recount.audit.signing import PUBLIC_KEY, Signer, make_keys, public_keys, signer_in
-from recount.audit.verifying import BrokenChain, chain_in, verify
-from recount.core.certificate import Certificate, certified, content_hash, head_of
+from recount.audit.certificate.signing import (
+    PUBLIC_KEY,
+    BrokenChain,
+    Signer,
+    chain_in,
+    make_keys,
+    public_keys,
+    signer_in,
+    verify,
+)
+from recount.certificate.document import Certificate, certified, content_hash, head_of
 
 
 @dataclass(kw_only=True)

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from tests.batch_proofs import a_proof
 
-from recount.audit.conservation import GapPass, conservation_differences
-from recount.audit.ledger import Ledger
-from recount.core.ledger import BatchProof, PartitionProof
-from recount.core.verdict import PartitionAccount
-from recount.recompute.recomputation import PartitionTotals
+from recount.audit.compare.conservation import GapPass, conservation_differences
+from recount.audit.cut.audited_ledger import Ledger
+from recount.certificate.finding import PartitionAccount
+from recount.recompute.single_recompute import PartitionTotals
+from recount.tables.ledger import BatchProof, PartitionProof
 
 FATES = {"counted": 8, "late": 1, "filtered": 0, "null_key": 0, "dead_lettered": 1}
 ACCOUNT = PartitionAccount(topic="orders", partition=0, start=0, end=12, control=2, stream_time_ms=5, **FATES)

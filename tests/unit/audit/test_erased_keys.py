@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 from tests.unit.audit.documents import a_run, findings
-from tests.unit.core.test_erasure import BEGUN
+from tests.unit.declare.test_erasure import BEGUN
 
-from recount.audit.certificate import load
-from recount.audit.erased_keys import ErasedKeys, run_sha256
-from recount.audit.issuing import issue
-from recount.audit.signing import make_keys, signer_in
-from recount.audit.store import Run
-from recount.core.certificate import Unverified, certified, verify
-from recount.core.chain import Chain
-from recount.core.erasure import Erasure
-from recount.core.errors import Terminal
-from recount.core.settings import Settings
-from recount.erasures import ErasureLog
+from recount.audit.carry.erased_keys import ErasedKeys, run_sha256
+from recount.audit.carry.store import Run
+from recount.audit.certificate.certificate_files import load
+from recount.audit.certificate.issuing import issue
+from recount.audit.certificate.signing import make_keys, signer_in
+from recount.certificate.chain import Chain
+from recount.certificate.document import Unverified, certified, verify
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
+from recount.tables.decisions import ErasureLog
+from recount.tables.signed_orders import Erasure
 
 DONE = replace(BEGUN, state="done", stream="revenue", snapshot_before="a", snapshot_after="b")
 

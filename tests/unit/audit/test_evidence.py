@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from recount.audit.assembly import code_versions, sources_sha256
-from recount.audit.evidence import written_rows
-from recount.core.own_columns import BATCH, GENERATION
+from recount.audit.certificate.assembly import code_versions, sources_sha256
+from recount.audit.integrity.evidence import written_rows
+from recount.declare.columns import BATCH, GENERATION
 
 
 def batch(number: int, rows: int = 3, **change: Any) -> pl.DataFrame:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from recount.audit.expectation_suites import OUTPUTS, QUERY, RECONCILIATION, SUITES, declared_columns, expectations_of
-from recount.audit.expectations import main
-from recount.core.errors import Terminal
-from recount.core.registry import declared
+from recount.audit.expectations.suites import OUTPUTS, QUERY, RECONCILIATION, SUITES, declared_columns, expectations_of
+from recount.audit.expectations.validation import main
+from recount.declare.registry import declared
+from recount.runtime.errors import Terminal
 
 STREAM = "revenue-by-region"
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "revenue"}}

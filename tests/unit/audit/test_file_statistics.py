@@ -13,8 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from tests.delta_logs import commit, said
 from tests.unit.audit.test_judgement import a_flow
 
-from recount.audit.file_statistics import false_statistics
-from recount.core.tables import Tables
+from recount.audit.integrity.table_files import false_statistics
+from recount.tables.places import Tables
 
 TOPOLOGY = a_flow().topology
 ROWS = pl.DataFrame(

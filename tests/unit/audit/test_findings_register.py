@@ -13,24 +13,21 @@ import pytest
 from tests.batch_proofs import a_proof
 from tests.unit.audit.documents import a_run, findings
 
-from recount.audit.acceptances import accept, accept_all
-from recount.audit.agreement import judged
-from recount.audit.evidence import Evidence
-from recount.audit.findings import Findings, Interval
-from recount.audit.ledger import Ledger
-from recount.audit.register import accepted_rows, read_register, standing_after
-from recount.audit.signing import make_keys, signer_in
-from recount.audit.store import NOTHING, VERDICTS, AuditStore, Run, Seed
+from recount.audit.carry.store import NOTHING, VERDICTS, AuditStore, Run, Seed
+from recount.audit.certificate.signing import make_keys, signer_in
+from recount.audit.cut.audited_ledger import Ledger
+from recount.audit.expectations.suites import judged
+from recount.audit.findings.acceptances import accept, accept_all
+from recount.audit.findings.finding_register import Findings, Interval, accepted_rows, read_register, standing_after
+from recount.audit.integrity.evidence import Evidence
+from recount.certificate.document import certified
+from recount.certificate.finding import Difference, Standing, difference_document, finding_id
 from recount.cli import app
-from recount.core.certificate import certified
-from recount.core.errors import Terminal
-from recount.core.finding import difference_document, finding_id
-from recount.core.finding_register import Standing
-from recount.core.own_columns import AUDIT
-from recount.core.registry import declared
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.core.verdict import Difference
+from recount.declare.columns import AUDIT
+from recount.declare.registry import declared
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
+from recount.tables.places import Tables
 
 TOPOLOGY = declared().topology("revenue-by-region")
 STREAM = TOPOLOGY.name

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from recount.audit.topologies.identity import identity_of
-from recount.core.aggregates import count
-from recount.core.expressions import col
-from recount.core.flow import RecordStream, Table, WindowedTable
-from recount.core.registry import declared
-from recount.core.retention import ageing
-from recount.core.schema import LONG, STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Written, stream, table
-from recount.core.windows import session
-from recount.recompute.flow import NotRecomputable
+from recount.audit.compare.identity import identity_of
+from recount.declare.aggregates import count
+from recount.declare.expressions import col
+from recount.declare.flow import RecordStream, Table, WindowedTable
+from recount.declare.registry import declared
+from recount.declare.schema import LONG, STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Written, stream, table
+from recount.declare.windows import session
+from recount.recompute.single_flow import NotRecomputable
+from recount.tables.places import ageing
 
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))
 USERS = Topic(name="users", key="user", value=RecordSchema.of(name=STRING))

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from tests.batch_proofs import a_proof
 
-from recount.audit.in_force import InForce
-from recount.audit.ledger import Ledger
-from recount.core.aggregates import count
-from recount.core.fingerprint import Declared
-from recount.core.ledger import BatchProof, PartitionProof
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
-from recount.declarations import DeclarationLog, OtherDeclaration
+from recount.audit.cut.audited_ledger import Ledger
+from recount.audit.cut.in_force import InForce
+from recount.declare.aggregates import count
+from recount.declare.fingerprint import Declared
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
 from recount.kafka.offsets import LogRange
+from recount.tables.decisions import DeclarationLog, OtherDeclaration
+from recount.tables.ledger import BatchProof, PartitionProof
 
 
 def clicks(size: str = "1 h", grace: str = "60 s") -> Topology:

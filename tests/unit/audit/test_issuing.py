@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 from tests.unit.audit.documents import findings
 
-from recount.audit.issuing import Opened, UntrustedHead, issue, locked, require_issuable, write_whole
-from recount.audit.signing import make_keys, signer_in, trusted_in
-from recount.audit.verifying import chain_in
-from recount.core.certificate import FORMAT, certified, content_hash, head_of
-from recount.core.errors import Terminal
+from recount.audit.certificate.issuing import Opened, UntrustedHead, issue, locked, require_issuable, write_whole
+from recount.audit.certificate.signing import chain_in, make_keys, signer_in, trusted_in
+from recount.certificate.document import FORMAT, certified, content_hash, head_of
 from recount.kafka.connection import Fenced
-from recount.local.project import Project
+from recount.profile.project import Project
+from recount.runtime.errors import Terminal
 
 
 class Board:

@@ -12,15 +12,14 @@ import pytest
 from deltalake import write_deltalake
 from tests.unit.audit.documents import a_run
 
-from recount.audit import judgement
-from recount.audit.completeness import unexplained
-from recount.audit.copies import copy_schema
-from recount.audit.judgement import Judge, Judgement, Row, Stretch
-from recount.audit.results import KEY_TEXT
-from recount.audit.store import NOTHING, PARTIALS, PUBLISHED, VERDICTS, AuditStore, Seed
-from recount.core.aggregates import count, total
-from recount.core.expressions import col
-from recount.core.own_columns import (
+from recount.audit.carry.store import NOTHING, PARTIALS, PUBLISHED, VERDICTS, AuditStore, Seed
+from recount.audit.compare import single_judge
+from recount.audit.compare.published import copy_schema
+from recount.audit.compare.results import KEY_TEXT
+from recount.audit.compare.single_judge import Judge, Judgement, Row, Stretch
+from recount.audit.explain.completeness import unexplained
+from recount.declare.aggregates import count, total
+from recount.declare.columns import (
     BACKFILL,
     BATCH,
     EVIDENCE,
@@ -32,12 +31,13 @@ from recount.core.own_columns import (
     RESULT_TIME,
     REVISION,
 )
-from recount.core.schema import STRING, RecordSchema, decimal
-from recount.core.tables import Tables
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
-from recount.recompute.flow import Flow
+from recount.declare.expressions import col
+from recount.declare.schema import STRING, RecordSchema, decimal
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
+from recount.recompute.single_flow import Flow
+from recount.tables.places import Tables
 
 ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(region=STRING, amount=decimal(9, 2)))
 OUT = Topic(name="revenue", key="region", retention_ms=-1)
@@ -211,7 +211,7 @@ def test_the_parts_together_say_what_one_part_says(tried: Tried, monkeypatch: py
     given = (results, [published(one) for one in results[:-1]], [stored(one) for one in results])
     whole = tried.judged(*given)
     verdicts = tried.store.rows(VERDICTS, ["tonight"]).collect().sort(pl.all())
-    monkeypatch.setattr(judgement, "RESULTS_AT_ONCE", 7)
+    monkeypatch.setattr(single_judge, "RESULTS_AT_ONCE", 7)
     parts = tried.judged(*given)
     assert parts == whole
     assert whole.counts["kafka lost"] == 1
@@ -262,7 +262,7 @@ def test_a_whole_judgement_of_a_second_night_finds_a_row_under_an_old_batch(trie
 
 
 def test_wrong_rows_beyond_those_that_are_followed_are_counted(tried: Tried, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judgement, "MAX_WRONG", 2)
+    monkeypatch.setattr(single_judge, "MAX_WRONG", 2)
     results = [result(start=start) for start in range(0, 50_000, 10_000)]
     found = tried.judged(results, [published(one) for one in results], [])
     assert (len(found.wrong), found.unlisted, found.counts["delta lost"]) == (2, 3, 5)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from recount.audit.keeping import pieces
+from recount.audit.carry.snapshots import pieces
 
 
 @pytest.mark.parametrize("offsets", [1, 3, 4, 100])

@@ -10,13 +10,13 @@ from confluent_kafka import IsolationLevel
 from deltalake import CommitProperties, write_deltalake
 from tests.batch_proofs import a_proof
 
-from recount.audit import kept
-from recount.audit.kept import require_kept, require_no_hole, still_seen, written_so_far
-from recount.core.errors import Terminal
-from recount.core.ledger import PartitionProof
-from recount.core.tables import Tables
+from recount.audit.cut import kept_log
+from recount.audit.cut.kept_log import require_kept, require_no_hole, still_seen, written_so_far
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import LogRange, Partition
+from recount.runtime.errors import Terminal
+from recount.tables.ledger import PartitionProof
+from recount.tables.places import Tables
 
 
 @pytest.mark.parametrize("is_anew", [False, True])
@@ -54,11 +54,11 @@ def test_what_lies_behind_an_open_transaction_is_waited_for_and_not_for_ever(
         is_open = isolation is None and (decides is None or len(pauses) < decides)
         return {place: LogRange(start=2, end=7 if is_open and place[1] else 12) for place in places}
 
-    monkeypatch.setattr(kept, "partitions_of", lambda _, topic: [(topic, 0), (topic, 1)])
-    monkeypatch.setattr(kept, "log_ranges", ranges)
-    monkeypatch.setattr(kept.time, "sleep", pauses.append)
-    monkeypatch.setattr(kept.time, "monotonic", lambda: sum(pauses))
-    found = kept.decided(Connection(bootstrap_servers="127.0.0.1:1"), "orders.dlq")
+    monkeypatch.setattr(kept_log, "partitions_of", lambda _, topic: [(topic, 0), (topic, 1)])
+    monkeypatch.setattr(kept_log, "log_ranges", ranges)
+    monkeypatch.setattr(kept_log.time, "sleep", pauses.append)
+    monkeypatch.setattr(kept_log.time, "monotonic", lambda: sum(pauses))
+    found = kept_log.decided(Connection(bootstrap_servers="127.0.0.1:1"), "orders.dlq")
     assert found == {0: LogRange(start=2, end=12), 1: LogRange(start=2, end=end)}
     assert 75 <= sum(pauses) < 80 if decides is None else len(pauses) == decides
 
@@ -101,8 +101,8 @@ NOWHERE = Connection(bootstrap_servers="127.0.0.1:1")
 def orders(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka has the offsets from 5 to 9 of the only partition of orders."""
     span = LogRange(start=5, end=9)
-    monkeypatch.setattr(kept, "partitions_of", lambda _, topic: [(topic, 0)])
-    monkeypatch.setattr(kept, "log_ranges", lambda _, places, *_isolation: dict.fromkeys(places, span))
+    monkeypatch.setattr(kept_log, "partitions_of", lambda _, topic: [(topic, 0)])
+    monkeypatch.setattr(kept_log, "log_ranges", lambda _, places, *_isolation: dict.fromkeys(places, span))
 
 
 @pytest.mark.usefixtures("orders")
@@ -134,4 +134,4 @@ def test_a_topic_that_was_made_anew_has_had_the_offsets_that_the_stream_has_read
 
 @pytest.mark.usefixtures("orders")
 def test_a_partition_that_a_topic_has_no_more_is_not_read_from_kafka() -> None:
-    assert kept._kafka_since(NOWHERE, "orders", {0: (5, 9), 1: (7, 7)}) == {0: 5, 1: 7}
+    assert kept_log._kafka_since(NOWHERE, "orders", {0: (5, 9), 1: (7, 7)}) == {0: 5, 1: 7}

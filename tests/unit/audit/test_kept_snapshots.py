@@ -9,10 +9,10 @@ import pytest
 from deltalake import DeltaTable
 from tests.unit.audit.documents import a_run
 
-from recount.audit.snapshots import Snapshots
-from recount.audit.store import SNAPSHOTS, AuditStore
-from recount.core.own_columns import AUDIT
-from recount.core.tables import Tables
+from recount.audit.carry.snapshots import Snapshots
+from recount.audit.carry.store import SNAPSHOTS, AuditStore
+from recount.declare.columns import AUDIT
+from recount.tables.places import Tables
 
 ROW = pl.DataFrame({"part": ["truth"], "name": ["window"], "schema": ["{}"], "rows": [b""]})
 

@@ -10,20 +10,19 @@ import pytest
 from deltalake import write_deltalake
 from tests.batch_proofs import a_proof
 from tests.unit.audit.documents import a_run
-from tests.unit.spark.ledger_scene import ROWS, STREAM, LedgerScene, proof_of
+from tests.unit.engine.ledger_scene import ROWS, STREAM, LedgerScene, proof_of
 
-from recount.audit import settled
-from recount.audit.ledger import Ledger
-from recount.audit.settled import judgeable_offsets, settled_since
-from recount.core.errors import Terminal
-from recount.core.finding import finding_id
-from recount.core.ledger import BatchProof, PartitionProof
-from recount.core.schema import STRING, RecordSchema
-from recount.core.tables import Tables
-from recount.core.topic_ids import TopicIds, topics_made_anew
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.audit.cut import auditable
+from recount.audit.cut.auditable import judgeable_offsets, settled_since
+from recount.audit.cut.audited_ledger import Ledger
+from recount.certificate.finding import finding_id
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
 from recount.kafka.connection import Connection
+from recount.runtime.errors import Terminal
+from recount.tables.ledger import BatchProof, PartitionProof, TopicIds, topics_made_anew
+from recount.tables.places import Tables
 
 COPIES = Topology(
     name=STREAM,
@@ -149,8 +148,10 @@ def test_a_batch_in_flight_is_waited_for_unless_the_stream_waits_for_the_audit(
         [found] = topics_made_anew([before, now])
         told = {"finding": finding_id(STREAM, found), "audit": "night-0", "by": "Ada", "reason": "a copy", "at_ms": 1}
         write_deltalake(tables.acceptances(STREAM), pl.DataFrame([told]))
-    monkeypatch.setattr(settled, "published_offsets", lambda _connection, _topology: {("clicks", 0): published})
-    monkeypatch.setattr(settled, "ids_of", lambda _connection, topics: {one: now[one] for one in topics if one in now})
+    monkeypatch.setattr(auditable, "published_offsets", lambda _connection, _topology: {("clicks", 0): published})
+    monkeypatch.setattr(
+        auditable, "ids_of", lambda _connection, topics: {one: now[one] for one in topics if one in now}
+    )
     assert judgeable_offsets(Connection(bootstrap_servers="127.0.0.1:1"), tables, COPIES) == {("clicks", 0): reached}
 
 
@@ -162,8 +163,8 @@ def test_kafka_that_is_older_than_the_ledger_is_told_unless_the_topic_was_made_a
     tables = Tables(str(tmp_path))
     proof = replace(proof_of(0), topic_ids={"clicks": "a"})
     LedgerScene(tmp_path).state.append(ROWS, writer="c", version=0, metadata=proof.to_json())
-    monkeypatch.setattr(settled, "published_offsets", lambda _connection, _topology: {("clicks", 0): 7})
-    monkeypatch.setattr(settled, "ids_of", lambda _connection, _topics: now)
+    monkeypatch.setattr(auditable, "published_offsets", lambda _connection, _topology: {("clicks", 0): 7})
+    monkeypatch.setattr(auditable, "ids_of", lambda _connection, _topics: now)
     nowhere = Connection(bootstrap_servers="127.0.0.1:1")
     if not refused:
         assert judgeable_offsets(nowhere, tables, COPIES) == {("clicks", 0): 7}

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from tests.batch_proofs import a_proof
 
-from recount.audit.ledger_rules import ledger_faults, topic_faults
-from recount.core.ledger import BatchProof, PartitionProof
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream, table
+from recount.audit.cut.audited_ledger import ledger_faults, topic_faults
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream, table
+from recount.tables.ledger import BatchProof, PartitionProof
 
 IDLE_AFTER_MS = 300_000
 ORDERS, CUSTOMERS = (

@@ -9,12 +9,11 @@ import polars as pl
 import pytest
 from tests.unit.audit.documents import a_run
 
-from recount.audit.nightly import trim_audits
-from recount.audit.store import PARTIALS, RECONCILIATION, VERDICTS, AuditStore
-from recount.core.kept_files import Keeping
-from recount.core.own_columns import AUDIT
-from recount.core.retention import Released
-from recount.core.tables import Tables
+from recount.audit.carry.store import PARTIALS, RECONCILIATION, VERDICTS, AuditStore
+from recount.audit.night import trim_audits
+from recount.declare.columns import AUDIT
+from recount.runtime.settings import Keeping
+from recount.tables.places import Released, Tables
 
 DAY_MS = 86_400_000
 KEEPING = Keeping(verdicts="10 d")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from recount.audit.topologies.objections import objections
+from recount.audit.objections import objections
 from recount.cli import app
-from recount.core.aggregates import count, total
-from recount.core.expressions import col
-from recount.core.flow import RecordStream, Table
-from recount.core.registry import declared
-from recount.core.schema import LONG, STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream, table
-from recount.core.windows import hopping, session, tumbling
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import col
+from recount.declare.flow import RecordStream, Table
+from recount.declare.registry import declared
+from recount.declare.schema import LONG, STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream, table
+from recount.declare.windows import hopping, session, tumbling
 
 EVENTS = Topic(name="events", key="id", value=RecordSchema.of(who=STRING, n=LONG))
 USERS = Topic(name="users", key="who", value=RecordSchema.of(tier=STRING))
@@ -84,10 +84,10 @@ def test_audits_judge_every_stream_of_the_shop() -> None:
 
 
 DECLARED = """
-from recount.core.expressions import col
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.declare.expressions import col
+from recount.declare.schema import RecordSchema, STRING
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
 
 events = Topic(name="events", key="id", value=RecordSchema.of(who=STRING))
 latest = stream(events).select_key(who=col("who")).to_table()

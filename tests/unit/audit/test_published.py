@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from tests.unit.audit.test_judgement import a_flow
-from tests.unit.codec.served_registry import served
+from tests.unit.formats.served_registry import served
 
-from recount.audit.committed import CommittedRecord
-from recount.audit.published import copies_of
-from recount.codec.avro_encoder import avro_encoder
-from recount.core.own_columns import EVIDENCE, ORIGIN, PLACE, RESULT_TIME, REVISION
-from recount.core.registry_errors import VARIABLE
+from recount.audit.compare.committed import CommittedRecord
+from recount.audit.compare.published import copies_of
+from recount.declare.columns import EVIDENCE, ORIGIN, PLACE, RESULT_TIME, REVISION
+from recount.formats.registry_encoders import avro_encoder
+from recount.runtime.errors import VARIABLE
 
 VALUE = b'{"region":"EU","window_start":0,"window_end":10000,"orders":2,"revenue":3.50}'
 

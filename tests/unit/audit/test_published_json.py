@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recount.audit.topologies.published_json import is_encoded, with_plain_decimals
-from recount.core.output import encode_value
-from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, decimal, list_of
+from recount.audit.compare.claims import is_encoded, with_plain_decimals
+from recount.declare.output import encode_value
+from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, decimal, list_of
 
 FIELDS = {
     "name": STRING,

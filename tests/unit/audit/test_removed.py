@@ -8,15 +8,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.unit.spark.ledger_scene import ROWS, STREAM, LedgerScene, proof_of
+from tests.unit.engine.ledger_scene import ROWS, STREAM, LedgerScene, proof_of
 
-from recount.audit.ledger import Ledger
-from recount.audit.removed import kept_late, kept_rejected, kept_windows, letters_due, released_by
-from recount.core.retention import Released
-from recount.core.schema import STRING, RecordSchema
-from recount.core.tables import Tables
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.audit.carry.removed import kept_late, kept_rejected, kept_windows, letters_due, released_by
+from recount.audit.cut.audited_ledger import Ledger
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.tables.places import Released, Tables
 
 BEFORE = Released(before_ms=1_000, cut=(0, 1), offsets={"clicks": {0: 5}})
 CERTIFIED = [{"outcome": "violation", **one} for one in ({"released": asdict(BEFORE)}, {"released": None}, {})]
@@ -132,7 +131,7 @@ def test_a_clock_that_was_wrong_for_some_batches_releases_nothing_sooner(
 def test_a_clock_that_is_ahead_at_the_last_batch_releases_no_more_than_that_of_the_audit(
     scene: LedgerScene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recount.audit.removed.time.time_ns", lambda: 7_000_000_000)
+    monkeypatch.setattr("recount.audit.carry.removed.time.time_ns", lambda: 7_000_000_000)
     ahead = Ledger((*ledger_of(*range(7)).proofs, replace(proof_of(7), batch_timestamp_ms=FAR_MS)))
     found = released_by(Tables(str(tmp_path)), TOPOLOGY, ahead, [], is_clean=True)
     assert found == Released(before_ms=4_000, cut=(0, 7), offsets={"clicks": {0: 50}})

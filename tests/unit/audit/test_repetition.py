@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.unit.audit.documents import findings
 
 from recount.audit.repetition import Repetition
-from recount.core.finding import difference_document
-from recount.core.topic_ids import topics_made_anew
+from recount.certificate.finding import difference_document
+from recount.tables.ledger import topics_made_anew
 
 
 def test_topics_have_the_ids_that_the_audit_saw_whatever_they_have_now() -> None:

@@ -8,15 +8,15 @@ import polars as pl
 import pytest
 from tests.unit.audit.test_judgement import ORDERS, OUT
 
-from recount.audit.results import merged, result_of, same_result, text_of
-from recount.core.aggregates import count, largest, smallest, total
-from recount.core.expressions import col
-from recount.core.own_columns import RECORDS, RESULT_TIME
-from recount.core.schema import DOUBLE, LONG, STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
-from recount.recompute.flow import Flow
+from recount.audit.compare.results import merged, result_of, same_result, text_of
+from recount.declare.aggregates import count, largest, smallest, total
+from recount.declare.columns import RECORDS, RESULT_TIME
+from recount.declare.expressions import col
+from recount.declare.schema import DOUBLE, LONG, STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
+from recount.recompute.single_flow import Flow
 
 VALUE = RecordSchema.of(region=STRING, ratio=DOUBLE, pieces=LONG)
 AGGREGATES = {

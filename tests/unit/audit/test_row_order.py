@@ -8,15 +8,15 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 
-from recount.audit.row_order import reordered_rows
-from recount.audit.topologies.identity import identity_of
-from recount.core.aggregates import count
-from recount.core.own_columns import BATCH, GENERATION, REVISION
-from recount.core.schema import LONG, RecordSchema
-from recount.core.tables import Tables
-from recount.core.topics import Topic
-from recount.core.topology import Topology, Written, stream
-from recount.core.windows import all_time, session
+from recount.audit.compare.identity import identity_of
+from recount.audit.integrity.table_files import reordered_rows
+from recount.declare.aggregates import count
+from recount.declare.columns import BATCH, GENERATION, REVISION
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, Written, stream
+from recount.declare.windows import all_time, session
+from recount.tables.places import Tables
 
 CLICKS = stream(Topic(name="clicks", key="user", value=RecordSchema.of(n=LONG)))
 COUNTS = CLICKS.windowed_by(all_time()).aggregate(n=count()).emit_each_batch()

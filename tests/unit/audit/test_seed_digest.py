@@ -8,9 +8,9 @@ from pathlib import Path
 
 import polars as pl
 
-from recount.audit.seed_digest import seed_sha256
-from recount.audit.store import PARTIALS, PUBLISHED, AuditStore
-from recount.core.tables import Tables
+from recount.audit.carry.store import PARTIALS, PUBLISHED, AuditStore
+from recount.audit.integrity.altered_lineage import seed_sha256
+from recount.tables.places import Tables
 
 ROWS = [("zoe", Decimal("1.50")), ("noah", Decimal("2.00"))]
 

@@ -10,16 +10,16 @@ from deltalake import CommitProperties, write_deltalake
 from tests.batch_proofs import a_proof
 from tests.unit.audit.documents import a_run
 
-from recount.audit.ledger import Ledger
-from recount.audit.store import NOTHING, AuditStore
-from recount.backfill.plan import newest_audit
-from recount.core.errors import Terminal
-from recount.core.ledger import PartitionProof
-from recount.core.schema import LONG, RecordSchema
-from recount.core.tables import Tables
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.verdict import PartitionAccount
+from recount.audit.carry.store import NOTHING, AuditStore
+from recount.audit.cut.audited_ledger import Ledger
+from recount.backfill.single_backfill import newest_audit
+from recount.certificate.finding import PartitionAccount
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.runtime.errors import Terminal
+from recount.tables.ledger import PartitionProof
+from recount.tables.places import Tables
 
 NO_FATES = {"counted": 0, "late": 0, "filtered": 0, "null_key": 0, "dead_lettered": 0}
 LEDGER = Ledger(

@@ -7,7 +7,7 @@ from math import inf, nan
 
 import pytest
 
-from recount.audit.series import WindowTotal, series_of
+from recount.audit.compare.results import WindowTotal, series_of
 
 
 def total(start: int, expected: float | Decimal | int) -> dict[str, float | Decimal | int]:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.batch_proofs import a_proof
 
-from recount.audit.page import page
-from recount.audit.shares import LookupShare, warnings_of, warnings_of_lookups
-from recount.audit.summary import summary
-from recount.core.ledger import BatchProof, PartitionProof
-from recount.core.limits import Health
-from recount.core.verdict import PartitionAccount
+from recount.audit.certificate.certificate_page import page
+from recount.audit.certificate.summary import summary
+from recount.audit.explain.completeness import LookupShare, warnings_of, warnings_of_lookups
+from recount.certificate.finding import PartitionAccount
+from recount.declare.limits import Health
+from recount.tables.ledger import BatchProof, PartitionProof
 
 LIMITS = Health(dead_letters=0.01, late=0.05, batch_dead_letters=0.1, batch_late=0.5)
 

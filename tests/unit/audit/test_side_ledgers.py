@@ -8,14 +8,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from recount.audit import side_ledgers
-from recount.audit.letters import within
-from recount.audit.side_ledgers import (
+from recount.audit.compare import side_ledgers
+from recount.audit.compare.side_ledgers import (
     Comparison,
     late_records,
     posted_letters,
     rejected_records,
     side_ledger_differences,
+    within,
 )
 
 RECORD = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64}

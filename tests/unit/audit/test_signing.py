@@ -8,10 +8,17 @@ from pathlib import Path
 import pytest
 from tests.unit.audit.documents import findings
 
-from recount.audit.signing import PRIVATE_KEY, PUBLIC_KEY, make_keys, public_keys, signer_in, trusted_in
-from recount.audit.verifying import keys
-from recount.core.certificate import Unverified, certified, verify
-from recount.core.errors import Terminal
+from recount.audit.certificate.signing import (
+    PRIVATE_KEY,
+    PUBLIC_KEY,
+    keys,
+    make_keys,
+    public_keys,
+    signer_in,
+    trusted_in,
+)
+from recount.certificate.document import Unverified, certified, verify
+from recount.runtime.errors import Terminal
 
 
 def test_the_private_key_is_its_owners_and_is_never_overwritten(tmp_path: Path) -> None:

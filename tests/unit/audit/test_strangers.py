@@ -11,14 +11,14 @@ from deltalake import write_deltalake
 from tests.unit.audit.test_judgement import a_flow
 from tests.unit.audit.test_ledger import batch
 
-from recount.audit.ledger import Ledger
-from recount.audit.strangers import hidden_rows, overfull_batches, strange_rows
-from recount.core.own_columns import BATCH, GENERATION, IS_NULL
-from recount.core.schema import LONG, RecordSchema
-from recount.core.tables import Tables
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.verdict import Difference
+from recount.audit.cut.audited_ledger import Ledger
+from recount.audit.integrity.strangers import hidden_rows, overfull_batches, strange_rows
+from recount.certificate.finding import Difference
+from recount.declare.columns import BATCH, GENERATION, IS_NULL
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.tables.places import Tables
 
 TOPOLOGY = a_flow().topology
 LEDGER = Ledger((batch(0, 10), batch(1, 20)))

@@ -9,16 +9,16 @@ import pytest
 from tests.batch_proofs import a_proof
 from tests.unit.audit.documents import a_run
 
-from recount.audit import kept, stretch_log
-from recount.audit.ledger import Ledger
-from recount.audit.store import NOTHING, Seed
-from recount.audit.stretch_log import Reach, StretchLog
-from recount.core.errors import Terminal
-from recount.core.finding import covers, finding_id
-from recount.core.ledger import BatchProof, PartitionProof
-from recount.core.tables import Tables
+from recount.audit.carry.store import NOTHING, Seed
+from recount.audit.cut import kept_log
+from recount.audit.cut.audited_ledger import Ledger
+from recount.audit.cut.kept_log import Reach, StretchLog
+from recount.certificate.finding import covers, finding_id
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import LogRange
+from recount.runtime.errors import Terminal
+from recount.tables.ledger import BatchProof, PartitionProof
+from recount.tables.places import Tables
 
 LEDGER = Ledger(
     tuple(
@@ -36,7 +36,7 @@ def seed_at(proof: BatchProof) -> Seed:
 
 def log_from(folder: Path, monkeypatch: pytest.MonkeyPatch, spans: Mapping[int, LogRange]) -> StretchLog:
     """Kafka holds ``spans`` of orders, of which there is no archive."""
-    for module in (kept, stretch_log):
+    for module in (kept_log, kept_log):
         monkeypatch.setattr(module, "kept", lambda _connection, _topic: spans)
     nowhere = Connection(bootstrap_servers="127.0.0.1:1")
     return StretchLog(connection=nowhere, tables=Tables(str(folder)), sources={"orders": "kafka"})

@@ -11,11 +11,10 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from recount.audit.table_checksums import KeptRows, TableChecksums, Unsettled
-from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.own_columns import BACKFILL_NUMBER, BATCH, GENERATION, ORIGIN, RESULT_TIME, REVISION
-from recount.core.retention import Ageing, Released
-from recount.core.tables import Tables
+from recount.audit.integrity.table_checksums import KeptRows, TableChecksums, Unsettled
+from recount.declare.columns import BACKFILL_NUMBER, BATCH, GENERATION, ORIGIN, RESULT_TIME, REVISION
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
+from recount.tables.places import Ageing, Released, Tables
 
 CUT = (1, 4)
 

@@ -12,10 +12,10 @@ import pytest
 from tests.delta_logs import Action, commit, said
 from tests.unit.audit.test_judgement import a_flow
 
-from recount.audit.table_logs import strange_logs
-from recount.core.own_columns import BATCH, GENERATION
-from recount.core.tables import Tables
-from recount.spark.delta_table import AppendOnlyTable
+from recount.audit.integrity.table_files import strange_logs
+from recount.declare.columns import BATCH, GENERATION
+from recount.engine.commit.delta_table import AppendOnlyTable
+from recount.tables.places import Tables
 
 TOPOLOGY = a_flow().topology
 COLUMNS = {"region": pl.String(), GENERATION: pl.Int32(), BATCH: pl.Int64()}

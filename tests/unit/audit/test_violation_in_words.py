@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recount.audit.told_findings import FIRST, LONGEST, violation_in_words
+from recount.audit.certificate.summary import FIRST, LONGEST, violation_in_words
 
 
 def finding(number: int, **said: Any) -> dict[str, Any]:

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from recount.audit.topologies.identity import Identity, identity_of
-from recount.backfill.topologies.correction import Correction, Standing, in_order, record_of, said
-from recount.core.aggregates import count, total
-from recount.core.expressions import col
-from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
-from recount.core.output import encode_value
-from recount.core.own_columns import BATCH, GENERATION, IS_NULL, ORIGIN, RESULT_TIME, REVISION
-from recount.core.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
-from recount.core.topics import Topic
-from recount.core.topology import stream, table
-from recount.core.windows import all_time, session, tumbling
+from recount.audit.compare.identity import Identity, identity_of
+from recount.backfill.corrections import Correction, Standing, in_order, record_of, said
+from recount.declare.aggregates import count, total
+from recount.declare.columns import BATCH, GENERATION, IS_NULL, ORIGIN, RESULT_TIME, REVISION
+from recount.declare.expressions import col
+from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.declare.output import encode_value
+from recount.declare.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
+from recount.declare.topics import Topic
+from recount.declare.topology import stream, table
+from recount.declare.windows import all_time, session, tumbling
 
 ORDERS = Topic(name="orders", key="who", value=RecordSchema.of(item=STRING, amount=decimal(15, 2), rate=DOUBLE))
 PAYMENTS = Topic(name="payments", key="who", value=RecordSchema.of(method=STRING))

@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import types as T
 
-from recount.backfill.new_tables import make_table
-from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, decimal, list_of
-from recount.recompute.columns import spark_type
+from recount.backfill.corrections import make_table
+from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, decimal, list_of
+from recount.recompute.spark_columns import spark_type
 
 
 @pytest.mark.parametrize("name", ["amount", "net weight", "sum(a, b)", "x=y;{z}", "weight.kg", "größe"])

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.table import TableAlterer, TableOptimizer
 from pyspark.sql.readwriter import DataFrameWriter, DataFrameWriterV2
 
-from recount.local.project import Project
+from recount.profile.project import Project
 
 _READS_OF_DELTA = {
     *("count", "file_uris", "get_add_actions", "history", "is_deltatable", "load_as_version", "load_cdf", "metadata"),
@@ -35,18 +35,18 @@ _FILES = {
 _TO_WRITE = {"w", "wb", "a", "ab", "x", "xb", "r+", "r+b"}
 
 # the profile on one's own machine, Airflow's side and files that no stream reads; the rest with its reason
-_ELSEWHERE = ("local/", "airflow/", "maintenance/")
+_ELSEWHERE = ("profile/", "airflow/", "lifecycle/old_files.py")
 _ALLOWED = {
-    ("kafka/topics.py", "create_topics"): "by `recount topics`, which a person repeats",
-    ("kafka/topics.py", "incremental_alter_configs"): "the same",
-    ("play/play_command.py", "create_topics"): "by `recount play`, which a person repeats",
-    ("versions/retirement.py", "delete_topics"): "by `recount retire --remove-topic`, which a person repeats",
-    ("versions/retirement.py", "rmtree"): "by `recount retire --tables remove`, which a person repeats",
-    ("new_project/init_command.py", "copyfile"): "by `recount init`, before there is a stream",
-    ("audit/issuing.py", "open to write"): "a part of a file, which counts once it has replaced it; and a lock",
-    ("audit/data_docs.py", "open to write"): "a lock",
-    ("secret_file.py", "open to write"): "a file that counts once it has replaced the one before",
-    ("audit/signing.py", "open to write"): "by `recount keys`, once in an installation",
+    ("kafka/topics_on_cluster.py", "create_topics"): "by `recount topics`, which a person repeats",
+    ("kafka/topics_on_cluster.py", "incremental_alter_configs"): "the same",
+    ("play/play_command.py", "create_topics"): "by `make play`, which a person repeats",
+    ("lifecycle/retirement.py", "delete_topics"): "by `recount retire --remove-topic`, which a person repeats",
+    ("lifecycle/retirement.py", "rmtree"): "by `recount retire --tables remove`, which a person repeats",
+    ("project/init_command.py", "copyfile"): "by `recount init`, before there is a stream",
+    ("audit/certificate/issuing.py", "open to write"): "a part of a file, which counts when it replaces it; and a lock",
+    ("audit/expectations/data_docs.py", "open to write"): "a lock",
+    ("runtime/installation.py", "open to write"): "a file that counts once it has replaced the one before",
+    ("audit/certificate/signing.py", "open to write"): "by `recount keys`, once in an installation",
 }
 
 

@@ -6,16 +6,14 @@ import json
 
 import pytest
 
-from recount.core.archive import Archive
-from recount.core.errors import Terminal
-from recount.core.groups import StreamGroup
-from recount.core.registry import Declarations
-from recount.core.schema import LONG, STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.kafka.acl_commands import as_commands, as_json, principals
-from recount.kafka.acls import Acl, acls_of
+from recount.declare.groups import Archive, StreamGroup
+from recount.declare.registry import Declarations
+from recount.declare.schema import LONG, STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.kafka.acls import Acl, acls_of, as_commands, as_json, principals
 from recount.kafka.connection import Connection
+from recount.runtime.errors import Terminal
 
 SALES = Topic(name="sales", key="till", value=RecordSchema.of(till=STRING, cents=LONG))
 COPIES = Topology(name="copies", sinks=[stream(SALES).to(Topic(name="copied", key="till"))])

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from recount.core.aggregates import count, last
-from recount.core.expressions import col
-from recount.core.flow import RecordStream, Table, stream, table
-from recount.core.keys_in_partitions import in_several_partitions
-from recount.core.nodes import KEY
-from recount.core.schema import LONG, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology
-from recount.core.windows import tumbling
-from recount.kafka.commands import raised_partitions
+from recount.declare.aggregates import count, last
+from recount.declare.expressions import col
+from recount.declare.flow import RecordStream, Table, stream, table
+from recount.declare.operators.keys_and_fields import in_several_partitions
+from recount.declare.operators.nodes import KEY
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology
+from recount.declare.windows import tumbling
 from recount.kafka.topic_drift import Drift, TopicChange
+from recount.kafka.topics_on_cluster import raised_partitions
 
 ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(n=LONG), partitions=3)
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from recount.core.errors import Transient
 from recount.kafka.lags import LagWatch, PartitionLag, StreamLag
+from recount.runtime.errors import Transient
 
 
 class Brokers:

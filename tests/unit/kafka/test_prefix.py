@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from recount.core.settings import InvalidSettings, Settings
 from recount.kafka.connection import Connection
-from recount.kafka.platform import STATUS, platform_topics
+from recount.kafka.topic_drift import STATUS, platform_topics
+from recount.runtime.settings import InvalidSettings, Settings
 
 ENVIRONMENT = {
     "RECOUNT_PROFILE": "production",

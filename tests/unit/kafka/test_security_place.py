@@ -14,14 +14,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from recount.core.errors import Terminal
-from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 from recount.kafka.security import UNSECURED, HiddenValues
-from recount.kafka.security_keys import InvalidSecurity, security_from
-from recount.kafka.security_place import security_of
-from recount.local.certificates import CertificateAuthority
-from recount.secret_file import write_secret
+from recount.kafka.security_keys import InvalidSecurity, security_from, security_of
+from recount.profile.listeners import CertificateAuthority
+from recount.runtime.errors import Terminal
+from recount.runtime.installation import write_secret
+from recount.runtime.settings import Settings
 
 SECRET = 's3cr\\et "quoted" = ;\''  # noqa: S105 - of the test
 SCRAM = {
@@ -203,14 +202,14 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_an_airflow_connection_is_for_the_processes_of_airflow_only() -> None:
-    from recount.kafka import security_place
+    from recount.kafka import security_keys
 
-    before = list(security_place._connections)
-    security_place._connections.clear()
+    before = list(security_keys._connections)
+    security_keys._connections.clear()
     try:
         with pytest.raises(Terminal, match="outside of Airflow"):
             security_of("airflow:kafka_stream")
-        security_place.read_connections_by(lambda name: {**SCRAM, "sasl.username": name})
+        security_keys.read_connections_by(lambda name: {**SCRAM, "sasl.username": name})
         assert security_of("airflow:kafka_stream").username == "kafka_stream"
     finally:
-        security_place._connections[:] = before
+        security_keys._connections[:] = before

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.statuses import a_status
 
 from recount.kafka.connection import Connection
-from recount.kafka.status_history import SPAN_MS, STEP_MS, Sample, StatusHistory
+from recount.kafka.status import SPAN_MS, STEP_MS, Sample, StatusHistory
 
 STREAM = "revenue-by-region"
 NOW_MS = 1_795_600_000_000 // STEP_MS * STEP_MS

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from recount.core.errors import Terminal
-from recount.core.registry_errors import RegistryRefused, RegistryUnreachable
-from recount.kafka.told_by_spark import refusals_told
+from recount.kafka.spark_source import refusals_told
+from recount.runtime.errors import RegistryRefused, RegistryUnreachable, Terminal
 
 
 @pytest.mark.parametrize("raised", [RegistryUnreachable("ConnectError for schema 3"), RegistryRefused("no address")])
 def test_a_registry_that_keeps_tasks_from_schemas_is_told_as_what_it_is(raised: Exception) -> None:
-    name = f"recount.core.registry_errors.{type(raised).__name__}"
+    name = f"recount.runtime.errors.{type(raised).__name__}"
     said = f"Job aborted: PythonException: Traceback (most recent call last):\n  File a\n{name}: {raised}\n"
     with pytest.raises(type(raised)) as told, refusals_told():
         raise RuntimeError(said)

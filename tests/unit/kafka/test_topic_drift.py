@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from recount.core.aggregates import count
-from recount.core.errors import InvalidDeclaration, Terminal
-from recount.core.registry import Declarations
-from recount.core.schema import STRING, RecordSchema
-from recount.core.settings import Profile
-from recount.core.topics import FARTHEST_AHEAD, TIMESTAMP_TYPE, Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
-from recount.kafka.declared import all_topics, dead_letter_topic
-from recount.kafka.topic_drift import Found, change_of, settings_of
+from recount.declare.aggregates import count
+from recount.declare.registry import Declarations
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topics import FARTHEST_AHEAD, TIMESTAMP_TYPE, Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
+from recount.kafka.topic_drift import Found, all_topics, change_of, dead_letter_topic, settings_of
+from recount.runtime.errors import InvalidDeclaration, Terminal
+from recount.runtime.settings import Profile
 
 DAY_MS = 86_400_000
 ORDERS = Topic(name="orders", key="order_id", retention_ms=7 * DAY_MS, value=RecordSchema.of(region=STRING))

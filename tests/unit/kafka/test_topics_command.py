@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from recount.core.errors import RecountError, Terminal, Transient
-from recount.core.topics import Topic
-from recount.kafka.commands import table_of
+from recount.declare.topics import Topic
 from recount.kafka.topic_drift import Action, TopicChange
+from recount.kafka.topics_on_cluster import table_of
+from recount.runtime.errors import RecountError, Terminal, Transient
 
 NO_LEADER = Transient("no leader")
 MISSING = Terminal("topic bookings does not exist")

@@ -11,7 +11,7 @@ from tests.mutants.scenes import names
 from tests.mutants.sites import boundaries, is_of, rule_modules, uncovered
 from tests.mutants.untried import untried
 
-from recount.local.project import Project
+from recount.profile.project import Project
 
 
 @pytest.fixture(name="package")
@@ -21,7 +21,7 @@ def _package(project: Project) -> Path:
 
 def test_every_mutant_is_of_code_that_is_there_and_changes_it(package: Path) -> None:
     found = mutants(package)
-    assert len(found) > 200 and {one.in_core for one in found} == {True, False}
+    assert len(found) > 200 and {one.is_shared for one in found} == {True, False}
     for one in found:
         source = (package / one.file).read_text()
         assert one.apply(source) != source, one
@@ -43,11 +43,11 @@ def test_every_boundary_of_a_rule_has_a_mutant_or_a_reason(package: Path) -> Non
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("core/windows.py", "def late(at, bound):\n    return at < bound"),
-        ("core/windows.py", "def ends(start_ms):\n    return start_ms + 5"),
-        ("spark/operators/placed.py", "first = bisect_left(times, start)"),
-        ("core/flow.py", "def to_table(*, versioned: bool = False):\n    ..."),
-        ("core/topology.py", "class Topology:\n    idle_after: str = '5 min'"),
+        ("declare/windows.py", "def late(at, bound):\n    return at < bound"),
+        ("declare/windows.py", "def ends(start_ms):\n    return start_ms + 5"),
+        ("engine/operators/pane_kinds.py", "first = bisect_left(times, start)"),
+        ("declare/flow.py", "def to_table(*, versioned: bool = False):\n    ..."),
+        ("declare/topology.py", "class Topology:\n    idle_after: str = '5 min'"),
     ],
 )
 def test_a_new_boundary_is_found(file: str, source: str) -> None:

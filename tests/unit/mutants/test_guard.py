@@ -9,7 +9,7 @@ import pytest
 from tests.mutants.catalogue import mutants
 from tests.mutants.guard import GUARDED, can_be_guarded, guard, guarded, recompute_at_work
 
-from recount.local.project import Project
+from recount.profile.project import Project
 
 SOURCE = '''
 class Windows:
@@ -37,7 +37,7 @@ def test_a_guarded_rule_raises_while_the_recompute_is_at_work(tmp_path: Path) ->
 
 def test_every_rule_of_the_core_is_guarded_and_can_still_be_mutated(project: Project, tmp_path: Path) -> None:
     found = [one for one in mutants(project.root / "include" / "recount") if can_be_guarded(one)]
-    assert len(found) > 60 and all(one.in_core for one in found)
+    assert len(found) > 60 and all(one.is_shared for one in found)
     package = tmp_path / "recount"
     for file in {one.file for one in found}:
         (package / file).parent.mkdir(parents=True, exist_ok=True)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.spark.random_topologies import drawn_topology
+from tests.unit.engine.random_topologies import drawn_topology
 
-from recount.core.aggregates import count, total
-from recount.core.expressions import col
-from recount.core.fields_read import columns_read
-from recount.core.flow import RecordStream
-from recount.core.schema import LONG, STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
-from recount.recompute.rules.fields_needed import fields_needed
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import col
+from recount.declare.flow import RecordStream
+from recount.declare.operators.keys_and_fields import columns_read
+from recount.declare.schema import LONG, STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
+from recount.recompute.rules.result_rules import fields_needed
 
 FIELDS = RecordSchema.of(who=STRING, n=LONG, kind=STRING, other=LONG, at=LONG, required=("at",))
 EVENTS = stream(Topic(name="events", key="id", value=FIELDS, event_time="at"))

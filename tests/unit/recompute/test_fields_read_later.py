@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from tests.whole_topic import whole_topic
 
-from recount.core.nodes import Source
-from recount.core.schema import LONG, STRING, RecordSchema
-from recount.core.topics import Topic
+from recount.declare.operators.nodes import Source
+from recount.declare.schema import LONG, STRING, RecordSchema
+from recount.declare.topics import Topic
 from recount.recompute.decoding import DecodePass
 
 SOURCE = Source(topic=Topic(name="clicks", key="user", value=RecordSchema.of(n=LONG, m=LONG, w=STRING)))

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recount.core.aggregates import Aggregate, Fold, fold, reduce
-from recount.core.errors import Terminal
-from recount.core.interpreter.aggregating import results, sketched
-from recount.core.interpreter.record import Record
-from recount.core.processing import KeyState
-from recount.core.schema import STRING
-from recount.recompute.graph.folding import estimated, folded, folded_in_session
-from recount.recompute.graph.processing import LONGEST_CHAIN, Made, Memory, Raised, Turn, processed
-from recount.recompute.graph.remembering import winning
+from recount.declare.aggregates import Aggregate, Fold, fold, reduce
+from recount.declare.operators.processing import KeyState
+from recount.declare.schema import STRING
+from recount.recompute.operators.log_aggregates import estimated, folded, folded_in_session
+from recount.recompute.operators.log_processing import LONGEST_CHAIN, Made, Memory, Raised, Turn, processed, winning
+from recount.reference.record_aggregates import results, sketched
+from recount.reference.records import Record
+from recount.runtime.errors import Terminal
 
 TEXT = fold("n", initial=lambda: "0", adder="{}+{}".format, merger="({}&{})".format, returns=STRING)
 CHAIN = reduce("n", "({}.{})".format)

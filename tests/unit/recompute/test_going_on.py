@@ -12,21 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recount.core.aggregates import Fold, fold
-from recount.core.expressions import col
-from recount.core.processing import KeyState
-from recount.core.registry import declared
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import RecordStream, Topology, stream
-from recount.core.windows import SessionWindows
-from recount.recompute.flow import NotRecomputable
-from recount.recompute.graph.carrying import NotIncremental, require_incremental
-from recount.recompute.graph.folding import SKETCH_SIZE, Amount, Attempt, estimated, folded, sketched
-from recount.recompute.graph.frontiers import NONE_DUE, Reached
-from recount.recompute.graph.placing import Judged, Placed
-from recount.recompute.graph.processing import Made, Memory, Remembered, Turn, processed
-from recount.recompute.graph.sessions import in_sessions, reachable
+from recount.declare.aggregates import Fold, fold
+from recount.declare.expressions import col
+from recount.declare.operators.processing import KeyState
+from recount.declare.registry import declared
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import RecordStream, Topology, stream
+from recount.declare.windows import SessionWindows
+from recount.recompute.operators.carried import NotIncremental, require_incremental
+from recount.recompute.operators.frontiers import NONE_DUE, Reached
+from recount.recompute.operators.log_aggregates import SKETCH_SIZE, Amount, Attempt, estimated, folded, sketched
+from recount.recompute.operators.log_processing import Made, Memory, Remembered, Turn, processed
+from recount.recompute.operators.log_sessions import Judged, Placed, in_sessions, reachable
+from recount.recompute.single_flow import NotRecomputable
 
 GAP, GRACE = 5, 3
 CLICKS = Topic(name="clicks", key="click_id", value=RecordSchema.of(user=STRING, page=STRING))

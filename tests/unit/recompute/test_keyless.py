@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from recount.core.aggregates import count
-from recount.core.expressions import coalesce, col, when
-from recount.core.flow import RecordStream
-from recount.core.nodes import KEY
-from recount.core.schema import STRING, RecordSchema
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
-from recount.recompute.flow import Flow
+from recount.declare.aggregates import count
+from recount.declare.expressions import coalesce, col, when
+from recount.declare.flow import RecordStream
+from recount.declare.operators.nodes import KEY
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
 from recount.recompute.keyless import Nulls, keyless_when
+from recount.recompute.single_flow import Flow
 
 ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(region=STRING, country=STRING, required=("country",)))
 NEVER: Nulls = frozenset()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recount.recompute.graph.frontiers import BatchEnds, Wait, left_in
+from recount.recompute.operators.frontiers import BatchEnds, Wait, left_in
 
 AWAKE = frozenset({("clicks", 0)})
 BATCHES = [BatchEnds(ends={("clicks", 0): end}, awake=AWAKE) for end in (2, 4, 6)]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.unit.codec.test_decoder import SCHEMA, columns, values
+from tests.unit.formats.test_decoder import SCHEMA, columns, values
 
-from recount.codec.decoder import ValueDecoder
-from recount.core.schema import DOUBLE, LONG, BadRecord, FieldType, RecordSchema, decimal
+from recount.declare.schema import DOUBLE, LONG, BadRecord, FieldType, RecordSchema, decimal
+from recount.formats.json_values import ValueDecoder
 from recount.recompute import parsing
 from recount.recompute.parsing import Parsed, Parser
-from recount.recompute.rules.json_values import Bad, fields_of
+from recount.recompute.rules.value_rules import Bad, fields_of
 
 Told = tuple[list[dict[str, Any]], dict[int, str]]
 

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recount.core.interpreter.panes import panes_of
-from recount.core.interpreter.record import Entry, Record
-from recount.core.windows import ClosingWindows, SessionWindows, SlidingWindows
-from recount.recompute.graph.placing import Judged, Placed
-from recount.recompute.graph.sessions import in_sessions
-from recount.recompute.graph.sliding import slid
+from recount.declare.windows import ClosingWindows, SessionWindows, SlidingWindows
+from recount.recompute.operators.log_sessions import Judged, Placed, in_sessions, slid
+from recount.reference.record_panes import panes_of
+from recount.reference.records import Entry, Record
 
 Log = list[tuple[int, int, int]]
 """Partition, event time, and the stream time's lead over it."""

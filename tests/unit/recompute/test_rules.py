@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.spark.random_topologies import drawn_topology
+from tests.unit.engine.random_topologies import drawn_topology
 
-from recount.core import event_time
-from recount.core.changelogs import is_versioned
-from recount.core.expressions import col, lit
-from recount.core.nodes import KEY, WindowedAggregate
-from recount.core.processing import Deduplicate
-from recount.core.record_keys import topics_needing_a_key
-from recount.core.revisions import tries_folds
-from recount.core.schema import STRING, RecordSchema, in_key
-from recount.core.topics import Topic
-from recount.core.topology import stream
-from recount.core.windows import ClosingWindows, hopping, session, sliding, tumbling
-from recount.recompute.graph.ordering import is_ordered
-from recount.recompute.rules import raising, waiting
-from recount.recompute.rules.closing import overdue_ms
-from recount.recompute.rules.deduplicating import goes_by_offset
-from recount.recompute.rules.fields_needed import topics_that_need_keys
-from recount.recompute.rules.table_versions import has_versions
+from recount.declare.expressions import col, lit
+from recount.declare.operators import event_time
+from recount.declare.operators.event_time import tries_folds
+from recount.declare.operators.keys_and_fields import topics_needing_a_key
+from recount.declare.operators.nodes import KEY, WindowedAggregate
+from recount.declare.operators.processing import Deduplicate
+from recount.declare.operators.tables import is_versioned
+from recount.declare.schema import STRING, RecordSchema, in_key
+from recount.declare.topics import Topic
+from recount.declare.topology import stream
+from recount.declare.windows import ClosingWindows, hopping, session, sliding, tumbling
+from recount.recompute.operators.log_order import is_ordered
+from recount.recompute.rules import time_rules
+from recount.recompute.rules import time_rules as result_rules
+from recount.recompute.rules.result_rules import topics_that_need_keys
+from recount.recompute.rules.time_rules import goes_by_offset, has_versions, overdue_ms
 
 TOPOLOGIES = [drawn_topology(seed).topology for seed in range(250)]
 NODES = [(topology, node) for topology in TOPOLOGIES for node in topology.nodes()]
@@ -47,13 +46,13 @@ def test_a_window_ending_at_10_is_closed_from_the_documented_time_on(
 
 def test_operators_wait_for_the_same_time_as_in_the_stream() -> None:
     for topology, node in NODES:
-        assert waiting.topics_awaited(node) == event_time.topics_of(node), (topology, str(node))
-        assert waiting.waits_ms(node) == getattr(node, "delay_ms", 0), (topology, str(node))
-        assert waiting.waited_above_ms(node) == event_time.delay_above_ms(node), (topology, str(node))
-        assert set(waiting.judges_above(node)) == set(event_time.judges_above(node)), (topology, str(node))
-        assert set(waiting.refusing_above(node)) == set(event_time.refusing_above(node)), (topology, str(node))
-        assert waiting.is_held_back(node) == event_time.is_held_back(node), (topology, str(node))
-        assert waiting.holds_back(node) == event_time.holds_back(node), (topology, str(node))
+        assert time_rules.topics_awaited(node) == event_time.topics_of(node), (topology, str(node))
+        assert time_rules.waits_ms(node) == getattr(node, "delay_ms", 0), (topology, str(node))
+        assert time_rules.waited_above_ms(node) == event_time.delay_above_ms(node), (topology, str(node))
+        assert set(time_rules.judges_above(node)) == set(event_time.judges_above(node)), (topology, str(node))
+        assert set(time_rules.refusing_above(node)) == set(event_time.refusing_above(node)), (topology, str(node))
+        assert time_rules.is_held_back(node) == event_time.is_held_back(node), (topology, str(node))
+        assert time_rules.holds_back(node) == event_time.holds_back(node), (topology, str(node))
 
 
 def test_the_same_topics_need_keys_and_the_same_tables_have_versions_as_in_the_stream() -> None:
@@ -67,7 +66,7 @@ def test_the_same_topics_need_keys_and_the_same_tables_have_versions_as_in_the_s
 def test_folds_are_tried_at_the_same_operators_as_in_the_stream() -> None:
     found = [(topology, node) for topology, node in NODES if isinstance(node, WindowedAggregate)]
     for topology, node in found:
-        assert raising.tries_folds(node) == tries_folds(node), (topology, str(node))
+        assert result_rules.tries_folds(node) == tries_folds(node), (topology, str(node))
     assert {tries_folds(node) for _, node in found} == {True, False}
 
 

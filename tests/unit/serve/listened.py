@@ -10,7 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from tests.eventually import eventually
 
-from recount.local.ports import LOOPBACK, free_ports
+from recount.profile.daemon import LOOPBACK, free_ports
 from recount.serve.listening import listening
 
 

@@ -15,8 +15,7 @@ import pytest
 from deltalake import write_deltalake
 from tests.unit.serve.written_streams import FIRST_MS, WrittenStream, as_arrivals, recorded_ms
 
-from recount.core.errors import Terminal, Transient
-from recount.core.own_columns import (
+from recount.declare.columns import (
     BACKFILL,
     BACKFILL_NUMBER,
     BATCH,
@@ -27,7 +26,8 @@ from recount.core.own_columns import (
     RESULT_TIME,
     REVISION,
 )
-from recount.core.registry import declared
+from recount.declare.registry import declared
+from recount.runtime.errors import Terminal, Transient
 from recount.serve.answer import AUDITED, ROWS, Answer, answer
 from recount.serve.asked_sink import AskedSink, asked_sink
 from recount.serve.question import Question

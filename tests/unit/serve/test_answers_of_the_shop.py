@@ -12,9 +12,9 @@ from tests.unit.serve.written_streams import WrittenStream, recorded_ms
 from tests.unit.topologies.shop_log import CLOSING_MS, PARTITIONS, Arrival, topics_of
 from tests.unit.topologies.test_shop_by_engine import SHOP, batches
 
-from recount.core.interpreter.driver import TopologyDriver
-from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
-from recount.core.topology import Topology, Written
+from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.declare.topology import Topology, Written
+from recount.reference.topology_driver import TopologyDriver
 from recount.serve.answer import Answer, answer
 from recount.serve.asked_sink import AskedSink
 from recount.serve.question import MOST_ROWS, Question

@@ -13,13 +13,12 @@ from tests.statuses import a_status
 from tests.unit.serve.test_answers import ask, order
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals
 
-from recount.core.registry import declared
+from recount.declare.registry import declared
 from recount.kafka.status import StreamStatus
 from recount.serve.asked_sink import asked_sink
 from recount.serve.broker_reading import BrokerReading
 from recount.serve.exposition import Exposition
-from recount.serve.question import Question
-from recount.serve.serve_commands import query
+from recount.serve.question import Question, query
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "asking.md").read_text()

@@ -14,13 +14,13 @@ from tests.statuses import a_status
 from tests.unit.serve.test_answers import SHOP, order
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorded_ms
 
-from recount.core.ledger import PartitionProof
-from recount.core.registry import declared
+from recount.declare.registry import declared
+from recount.engine.commit.delta_table import AppendOnlyTable
 from recount.kafka.connection import Connection
 from recount.kafka.lags import PartitionLag, StreamLag
 from recount.serve.broker_reading import BrokerReader, BrokerReading
 from recount.serve.exposition import Ask, Exposition
-from recount.spark.delta_table import AppendOnlyTable
+from recount.tables.ledger import PartitionProof
 
 LABELS = ("source", "stream", "table", "state", "topic", "partition")
 Samples = Mapping[tuple[str, ...], float]

@@ -22,17 +22,16 @@ from tests.unit.serve.listened import listened
 from tests.unit.serve.test_questions import BY_NUMBER
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorded_ms
 
-from recount.core.errors import RecountError, Terminal, Transient
-from recount.core.instants import NoTime, told_time
-from recount.core.registry import Declarations, declared
-from recount.core.schema import LONG, RecordSchema
-from recount.core.settings import Settings
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.declare.registry import Declarations, declared
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.runtime.errors import RecountError, Terminal, Transient
+from recount.runtime.settings import Settings
+from recount.runtime.times import NoTime, told_time
 from recount.serve.asked_sink import BadQuestion
-from recount.serve.bearer import token_of
 from recount.serve.http_answers import Server
-from recount.serve.refusals import of_error
+from recount.serve.listening import of_error, token_of
 
 TOKEN = "a-token-of-the-tests"  # noqa: S105
 KNOWN = {"Authorization": f"Bearer {TOKEN}"}

@@ -12,9 +12,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 from tests.unit.serve.listened import listened
 
-from recount.core.errors import Terminal
-from recount.serve.bearer import RequireToken
-from recount.serve.listening import LimitRate, rate_of
+from recount.runtime.errors import Terminal
+from recount.serve.listening import LimitRate, RequireToken, rate_of
 
 KNOWN = {"Authorization": "Bearer a-token-of-the-tests"}
 

@@ -7,8 +7,8 @@ from threading import Event
 
 import pytest
 
-from recount.core.errors import Terminal
-from recount.serve.patient_call import PatientCall
+from recount.runtime.errors import Terminal
+from recount.serve.broker_reading import PatientCall
 
 
 def test_a_call_in_time_is_its_result_and_no_problem() -> None:

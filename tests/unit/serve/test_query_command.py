@@ -14,11 +14,11 @@ from click.testing import Result
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorded_ms
 from typer.testing import CliRunner
 
-from recount.core.errors import Terminal
-from recount.core.registry import declared
-from recount.core.settings import Settings
-from recount.serve.serve_commands import query
-from recount.serve.shown import _roughly
+from recount.declare.registry import declared
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
+from recount.serve.answer import _roughly
+from recount.serve.question import query
 
 HOUR_S = 3_600
 LONG = "a-long-name-" * 40
@@ -108,7 +108,7 @@ def test_a_question_that_means_nothing_is_an_error_that_says_what_does(arguments
 
 def test_an_answer_needs_neither_spark_nor_kafka() -> None:
     heavy = "{'pyspark', 'airflow', 'confluent_kafka', 'great_expectations', 'fastapi'}"
-    modules = "recount.serve.serve_commands, recount.serve.answer, recount.serve.shown"
+    modules = "recount.serve.question, recount.serve.answer, recount.serve.answer"
     code = f"import sys, {modules}; print({heavy} & sys.modules.keys())"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown == "set()\n"

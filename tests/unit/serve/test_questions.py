@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recount.core.errors import Terminal
-from recount.core.expressions import col
-from recount.core.instants import NoTime, instant_ms
-from recount.core.registry import declared
-from recount.core.schema import LONG, STRING, RecordSchema, list_of
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.declare.expressions import col
+from recount.declare.registry import declared
+from recount.declare.schema import LONG, STRING, RecordSchema, list_of
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.runtime.errors import Terminal
+from recount.runtime.times import NoTime, instant_ms
 from recount.serve.asked_sink import AskedSink, BadQuestion
 from recount.serve.question import MOST_ROWS, Question
 

@@ -12,8 +12,8 @@ import httpx
 import pytest
 from tests.eventually import eventually
 
-from recount.core.settings import Settings
-from recount.local.ports import LOOPBACK, free_ports
+from recount.profile.daemon import LOOPBACK, free_ports
+from recount.runtime.settings import Settings
 
 TOKEN = "a-token-of-the-tests"  # noqa: S105
 CODE = "import sys; from recount.cli import app; app(['serve', *sys.argv[1:]])"

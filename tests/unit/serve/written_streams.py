@@ -11,16 +11,16 @@ from typing import Any
 import polars as pl
 from deltalake import write_deltalake
 from tests.batch_proofs import a_proof
-from tests.unit.spark.engine import LogRecord
-from tests.unit.spark.topology_engine import TopologyEngine
+from tests.unit.engine.engine import LogRecord
+from tests.unit.engine.topology_engine import TopologyEngine
 from tests.unit.topologies.shop_log import CLOSING_MS, PARTITIONS, Arrival, topics_of
 
-from recount.core.own_columns import AUDIT, BATCH, GENERATION
-from recount.core.tables import Tables
-from recount.core.topology import Topology
-from recount.released import RUNS
-from recount.spark.batch import TopologyWork
-from recount.spark.stream_tables import BatchRows
+from recount.declare.columns import AUDIT, BATCH, GENERATION
+from recount.declare.topology import Topology
+from recount.engine.commit.batch import TopologyWork
+from recount.engine.commit.stream_tables import BatchRows
+from recount.tables.batch_proofs import RUNS
+from recount.tables.places import Tables
 
 FIRST_MS, BETWEEN_MS = 1_700_000_000_000, 60_000
 """When the first batch was recorded, and how long after it the next."""

@@ -6,10 +6,9 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from zlib import crc32
 
-from recount.core.topology import Topology
-from recount.play.arrival import CLOSING, Arrival, last_records
-from recount.play.shop_flow import TABLES
-from recount.play.shop_kinds import Draw, RecordKind, numbered, one_of
+from examples.shop.shop_records import CLOSING, TABLES, Arrival, Draw, RecordKind, last_records, numbered, one_of
+
+from recount.declare.topology import Topology
 
 __all__ = ["CLOSING", "TABLES", "Arrival"]
 

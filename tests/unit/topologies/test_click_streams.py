@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from recount.core.interpreter.driver import TopologyDriver
+from recount.reference.topology_driver import TopologyDriver
 from topologies import clicks as shop
 
 MINUTE_MS = 60_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recount.core.interpreter.driver import TopologyDriver
+from recount.reference.topology_driver import TopologyDriver
 from topologies import customers as shop
 
 ANN = {

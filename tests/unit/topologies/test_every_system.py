@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from recount.audit.topologies.identity import identity_of
-from recount.core.registry import Declarations, declared
-from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
-from recount.core.topology import Topology
-from recount.recompute.flow import NotRecomputable
+from recount.audit.compare.identity import identity_of
+from recount.declare.registry import Declarations, declared
+from recount.declare.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.declare.topology import Topology
+from recount.recompute.single_flow import NotRecomputable
 
 ROWS = [f"S{number}" for number in range(1, 26)]
 COMPACTED_SOURCES = {"customers", "users", "user-profiles"}

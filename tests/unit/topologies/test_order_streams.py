@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from recount.core.errors import Terminal
-from recount.core.interpreter.driver import TopologyDriver
+from recount.reference.topology_driver import TopologyDriver
+from recount.runtime.errors import Terminal
 from topologies import orders as shop
 
 HOUR_MS = 3_600_000

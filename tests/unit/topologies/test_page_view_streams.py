@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recount.core.interpreter.driver import TopologyDriver
+from recount.reference.topology_driver import TopologyDriver
 from topologies import page_views as shop
 
 MINUTE_MS = 60_000

@@ -8,15 +8,15 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.unit.spark.engine import LogRecord
-from tests.unit.spark.topology_engine import TopologyEngine
-from tests.unit.spark.topology_runs import Row, engine_rows, interpreter_row
+from tests.unit.engine.engine import LogRecord
+from tests.unit.engine.topology_engine import TopologyEngine
+from tests.unit.engine.topology_runs import Row, engine_rows, interpreter_row
 from tests.unit.topologies.shop_log import CLOSING, CLOSING_MS, PARTITIONS, Arrival, closing, shop_log, topics_of
 
-from recount.audit.topologies.identity import identity_of
-from recount.core.interpreter.driver import TopologyDriver
-from recount.core.registry import declared
-from recount.core.topology import Topology, Written
+from recount.audit.compare.identity import identity_of
+from recount.declare.registry import declared
+from recount.declare.topology import Topology, Written
+from recount.reference.topology_driver import TopologyDriver
 
 SHOP = declared().topologies
 BATCHES = 3

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from recount.core.interpreter.driver import TopologyDriver
-from recount.core.topology import Topology
+from recount.declare.topology import Topology
+from recount.reference.topology_driver import TopologyDriver
 from topologies import windows as shop
 
 SECOND_MS, MINUTE_MS = 1_000, 60_000

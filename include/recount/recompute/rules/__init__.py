@@ -1,5 +1,5 @@
-"""What docs/semantics.md says of time, keys and values, written for the recompute alone.
+"""Rules of docs/semantics.md for time, keys and values, written for the recompute alone.
 
-The stream and the interpreter have these rules from ``recount.core``. Nothing here may call them: a rule that both
+The stream and the interpreter have these rules from ``recount.declare``. Nothing here may call them: a rule that both
 sides share is a rule that no audit can find wrong. Only declarations are shared, that is, names and parameters.
 """

@@ -1,0 +1,1 @@
+"""Advice on a declaration: grace, estimates, other engines."""

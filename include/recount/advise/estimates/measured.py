@@ -1,0 +1,247 @@
+"""State and cost of a stream as measured: read from its Delta tables while it runs or after its end."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+
+import polars as pl
+from deltalake import DeltaTable
+
+from recount.advise.estimates.state_estimate import OPEN_WINDOWS
+from recount.advise.estimates.workload import NEWEST_BATCHES, event_rates
+from recount.declare.changes import NOTHING_ADDED, Additions
+from recount.declare.columns import TIMESTAMP
+from recount.declare.operators.joins import StreamStreamJoin
+from recount.declare.operators.nodes import WINDOW_END
+from recount.declare.topology import Topology
+from recount.engine.commit.batch import TopologyWork
+from recount.engine.commit.delta_table import AppendOnlyTable
+from recount.engine.commit.stream_tables import Order, StreamTables
+from recount.engine.exchange.aggregation import AggregationComputation
+from recount.engine.operators.batch_graph import Graph
+from recount.engine.stage.partials import plan_of
+from recount.engine.stage.polars_expressions import field_column
+from recount.engine.state.graph_state import GraphState, since_snapshot
+from recount.tables.batch_proofs import earlier
+from recount.tables.decisions import DeclarationLog
+from recount.tables.ledger import BatchProof
+
+_ROWS_THAT_TELL = 10_000
+"""Reading fewer rows takes as long as opening their files."""
+_OUTER = 0.005
+"""Of the rows with a partner that may lie outside on each side, so that 99 % lie inside."""
+_PAIRS_THAT_TELL = 100
+_DISTANCE = "__distance_ms"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Rows of state and their bytes in memory."""
+
+    rows: int
+    bytes: int
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame) -> Held:
+        """The bytes of the Arrow buffers: ``estimated_size`` leaves out the 16 bytes that a text has in any case."""
+        return cls(rows=rows.height, bytes=rows.to_arrow(compat_level=pl.CompatLevel.newest()).nbytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSize:
+    """A Delta table as it is on disk now: the files of its last version."""
+
+    rows: int
+    bytes: int
+    files: int
+
+    @property
+    def row_bytes(self) -> float | None:
+        """Bytes a row; None without rows."""
+        return self.bytes / self.rows if self.rows else None
+
+    @classmethod
+    def of(cls, table: AppendOnlyTable) -> TableSize:
+        """The size of ``table``."""
+        sizes = DeltaTable(table.path).get_add_actions().column("size_bytes").to_pylist()
+        rows = table.read().select(pl.len()).collect().item()
+        return cls(rows=rows, bytes=sum(sizes), files=len(sizes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The newest batches of a stream, at most 200, and all that it remembers after them.
+
+    Medians over these batches: ``interval_ms`` from one to the next, ``records`` read, ``emitted`` rows, ``changed``
+    rows appended to the state table, ``append_ms`` that this took (None where the writer of the table did not say).
+    ``rates``: records a second of event time by topic. ``read_back_s``: how long it took just now to read the state
+    back, as a restart does: ``rows_read`` of the ``table``. ``restart_ms``: of the newest restart among these batches,
+    from the batch before it to the one after it, standstill included. ``partners``: of joins of streams, by number.
+    """
+
+    held: Mapping[str, Held]
+    table: TableSize
+    outputs: TableSize
+    batches: int
+    interval_ms: float | None
+    records: float
+    emitted: float
+    changed: float
+    append_ms: float | None
+    rates: Mapping[str, float]
+    read_back_s: float
+    rows_read: int
+    restart_ms: int | None = None
+    partners: Mapping[int, Partners] = field(default_factory=dict)
+
+    @property
+    def rows_read_per_s(self) -> float | None:
+        """How fast rows of the state table are read back on this machine; None where they are too few to tell."""
+        return self.rows_read / self.read_back_s if self.rows_read >= _ROWS_THAT_TELL else None
+
+
+def measured(topology: Topology, root: str) -> Measured | None:
+    """The figures of the stream ``topology`` below ``root``; None where it has never committed a batch."""
+    tables = TopologyWork(topology, root).tables
+    last = tables.history.last_before()
+    if last is None:
+        return None
+    begun_s = time.monotonic()
+    enacted = DeclarationLog(root, topology.name).last()
+    held, graph, read = _read_back(topology, tables, last, enacted.additions if enacted else NOTHING_ADDED)
+    read_back_s = time.monotonic() - begun_s
+    entries = list(islice(tables.history.entries(), NEWEST_BATCHES))
+    proofs = [entry.proof for entry in entries]
+    return Measured(
+        held=held,
+        table=TableSize.of(tables.state),
+        # that of a sink that was added is made when the stream starts again
+        outputs=_together(TableSize.of(one) for one in tables.outputs.values() if DeltaTable.is_deltatable(one.path)),
+        batches=len(proofs),
+        interval_ms=_median([newer.batch_timestamp_ms - older.batch_timestamp_ms for newer, older in pairwise(proofs)]),
+        records=statistics.median(sum(part.records for part in proof.partitions) for proof in proofs),
+        emitted=statistics.median(sum(proof.emitted.values()) for proof in proofs),
+        changed=statistics.median(entry.rows_added for entry in entries),
+        append_ms=_median([entry.append_ms for entry in entries if entry.append_ms is not None]),
+        rates=event_rates(proofs),
+        read_back_s=read_back_s,
+        rows_read=read.select(pl.len()).collect().item(),
+        restart_ms=_restart_ms(proofs),
+        partners={} if graph is None else _partners(topology, graph),
+    )
+
+
+def _read_back(
+    topology: Topology, tables: StreamTables, last: BatchProof, added: Additions
+) -> tuple[dict[str, Held], Graph | None, pl.LazyFrame]:
+    """Return the rows held after ``last`` by state, the graph that holds them, and the rows that a restart reads."""
+    plan, rows = plan_of(topology), tables.state.read().filter(earlier(_after(last)))
+    if plan is None:
+        graph, since = Graph(topology, added=added), since_snapshot(rows)
+        GraphState(graph.states).load(since)
+        # under the names of the estimates, which know of no upgrade
+        held_by = zip(Graph(topology).states, graph.states.values(), strict=True)
+        return {name: Held.of(state.rows) for name, state in held_by}, graph, since.lazy()
+    held = AggregationComputation(plan).open_windows(tables, _after(last), last.frontier_ms).rows
+    if last.frontier_ms is not None:
+        rows = rows.filter(pl.col(WINDOW_END) + plan.windows.grace_ms > last.frontier_ms)
+    return {OPEN_WINDOWS: Held.of(held)}, None, rows
+
+
+def _partners(topology: Topology, graph: Graph) -> dict[int, Partners]:
+    sides = {owner: graph.states[name].rows for name, owner in graph.owners.items()}
+    return {
+        number: Partners.of(node, sides[node, "left"], sides[node, "right"])
+        for number, node in enumerate(topology.nodes(), start=1)
+        if isinstance(node, StreamStreamJoin)
+    }
+
+
+def _restart_ms(proofs: Sequence[BatchProof]) -> int | None:
+    """Another lease epoch is another driver."""
+    restarts = [
+        newer.batch_timestamp_ms - older.batch_timestamp_ms
+        for newer, older in pairwise(proofs)
+        if newer.lease_epoch != older.lease_epoch
+    ]
+    return restarts[0] if restarts else None
+
+
+def _after(last: BatchProof) -> Order:
+    return last.generation, last.batch + 1
+
+
+def _together(sizes: Iterable[TableSize]) -> TableSize:
+    found = list(sizes)
+    return TableSize(
+        rows=sum(one.rows for one in found),
+        bytes=sum(one.bytes for one in found),
+        files=sum(one.files for one in found),
+    )
+
+
+def _median(figures: Sequence[float]) -> float | None:
+    return statistics.median(figures) if figures else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partners:
+    """Distances of the rows held on both sides to the nearest of their key on the other: right less left time, in ms.
+
+    ``near`` have it within the declared window, ``far`` have one outside of it, ``alone`` have none that is held. 99 %
+    of the near and far lie from ``first_ms`` to ``last_ms``, all from ``least_ms`` to ``most_ms``; None where there are
+    too few. Rows are held for before + after + grace: what is further apart is not seen.
+    """
+
+    near: int
+    far: int
+    alone: int
+    first_ms: int | None = None
+    last_ms: int | None = None
+    least_ms: int | None = None
+    most_ms: int | None = None
+
+    @classmethod
+    def of(cls, node: StreamStreamJoin, left: pl.DataFrame, right: pl.DataFrame) -> Partners:
+        """Return the partners among these rows, which the join ``node`` holds."""
+        keys = [field_column(side.key) for side in node.inputs]
+        sides = [
+            rows.select(pl.col(key).alias("key"), TIMESTAMP).sort(TIMESTAMP)
+            for key, rows in zip(keys, (left, right), strict=True)
+        ]
+        found = pl.concat([_nearest(*sides), -_nearest(*reversed(sides))])
+        distances = found.drop_nulls().sort()
+        near = len(distances.filter(distances.is_between(-node.before_ms, node.after_ms)))
+        counts = cls(near=near, far=len(distances) - near, alone=found.null_count())
+        if len(distances) < _PAIRS_THAT_TELL:
+            return counts
+        outer = int(_OUTER * len(distances))
+        return cls(
+            near=counts.near,
+            far=counts.far,
+            alone=counts.alone,
+            first_ms=distances[outer],
+            last_ms=distances[-1 - outer],
+            least_ms=distances[0],
+            most_ms=distances[-1],
+        )
+
+    @property
+    def before_ms(self) -> int | None:
+        """The ``before`` that holds 99 % of the partners together with ``after_ms``."""
+        return None if self.first_ms is None else max(-self.first_ms, 0)
+
+    @property
+    def after_ms(self) -> int | None:
+        return None if self.last_ms is None else max(self.last_ms, 0)
+
+
+def _nearest(own: pl.DataFrame, other: pl.DataFrame) -> pl.Series:
+    """Return for each row of ``own`` how much later the nearest of its key in ``other`` is; null where none is."""
+    partner = other.with_columns(pl.col(TIMESTAMP).alias("partner_ms"))
+    joined = own.join_asof(partner, on=TIMESTAMP, by="key", strategy="nearest", check_sortedness=False)
+    return joined.select((pl.col("partner_ms") - pl.col(TIMESTAMP)).alias(_DISTANCE))[_DISTANCE]

@@ -1,0 +1,264 @@
+"""The workload assumed of a stream: records a second, keys, sizes, batches; and its measured event rate.
+
+``Arrivals`` says when keys occur: the one model behind every estimate. Event rates come from the proofs of batches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from recount.declare.expression_types import columns_of
+from recount.declare.operators.nodes import KEY, Node, Source
+from recount.declare.operators.processing import Deduplicate
+from recount.declare.topology import Topology
+from recount.runtime.errors import Terminal
+from recount.runtime.times import milliseconds, readable
+from recount.tables.ledger import BatchProof
+
+SECONDS_A_DAY = 86_400
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+EACH_ITS_OWN = math.inf
+"""As many keys as there are records: none comes twice."""
+UNIQUE = "unique"
+"""How an option says that each record has a key of its own."""
+_NONE: Mapping[str, float] = MappingProxyType({})
+NEWEST_BATCHES = 200
+"""Of how many of the newest batches a stream's figures are."""
+
+
+def counted(number: float) -> str:
+    """``1234.5`` is ``1,234``, below 10 with two digits: ``0.0233`` is ``0.023``."""
+    if math.isinf(number):
+        return "as many as records"
+    return f"{number:.2g}" if number < 10 else f"{number:,.0f}"
+
+
+def sized(size: float) -> str:
+    """Bytes in the largest unit of which there is one: ``1536`` is ``1.5 KiB``."""
+    unit = min(int(math.log2(size) // 10), len(_UNITS) - 1) if size >= 1 else 0
+    return f"{size:,.0f} B" if unit == 0 else f"{size / 1024**unit:,.1f} {_UNITS[unit]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrivals:
+    """Rows that come ``per_s`` a second over ``keys`` that are all alike and speak independently of each other.
+
+    So the rows of one key are a Poisson process of ``per_s / keys`` a second (Ross, Introduction to Probability Models,
+    5.3). Busier and quieter keys lie below it for windows, which have fewer keys then, and above it for sessions, of
+    which quiet keys have more.
+    """
+
+    per_s: float
+    keys: float
+
+    def within(self, ms: float) -> float:
+        """How many rows come in ``ms``."""
+        return self.per_s * ms / 1_000
+
+    def silence(self, ms: float) -> float:
+        """The chance that a key says nothing for ``ms``: 100 rows/s of 100 keys, 1 s: e^-1."""
+        return math.exp(-self.within(ms) / self.keys)
+
+    def keys_within(self, ms: float) -> float:
+        """How many keys speak in ``ms``: 100 rows/s of 100 keys, 1 s: 63; in 10 s: 100."""
+        if math.isinf(self.keys):
+            return self.within(ms)
+        return self.keys * -math.expm1(-self.within(ms) / self.keys)
+
+    def firsts_per_s(self, ms: float) -> float:
+        """How many rows a second are the first of their key since a first more than ``ms`` ago.
+
+        A key has one in ``ms`` and the time to its next row (Ross, 7.3: renewals). 100 rows/s of 100 keys, 1 s: 50.
+        """
+        return self.per_s / (1 + self.within(ms) / self.keys)
+
+    def spread_over(self, partitions: int) -> Arrivals:
+        """Return the arrivals at one of ``partitions``, where a key's rows are in all of them alike."""
+        return Arrivals(per_s=self.per_s / partitions, keys=self.keys)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inflow:
+    """The rows at each input (over the keys of that input), and what delays the end of what is kept.
+
+    ``behind_ms``: how far the time by which state is dropped is behind the newest row, because operators above hold
+    rows back and a partition may be behind. Nothing is dropped but at the end of a batch, every ``trigger_ms``, and
+    nothing ever where time never ``settles``: where rows can come from above however old they are, or revise others.
+    ``partitions``: over how many of the ``source_partitions`` one key's records are spread.
+    """
+
+    inputs: tuple[Arrivals, ...]
+    trigger_ms: int
+    behind_ms: int = 0
+    settles: bool = True
+    partitions: int = 1
+    source_partitions: int = 1
+
+    @property
+    def only(self) -> Arrivals:
+        """The rows at the only, or the left, input."""
+        return self.inputs[0]
+
+    def kept_ms(self, span_ms: int) -> int:
+        """How long a row stays in reach that is needed until time has passed it by ``span_ms``."""
+        return span_ms + self.behind_ms + self.trigger_ms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """The assumptions behind an estimate.
+
+    ``rate`` records a second of event time come to each source topic, unless ``rates`` names another figure for it;
+    ``keys`` different keys each operator meets, unless ``keys_by_name`` has another figure for its key. A record's
+    value has ``record_bytes``. A batch spans ``trigger_ms`` of event time: the time from one to the next, and more
+    while a stream catches up. ``late_by_ms``: how far the slowest partition's stream time is behind the fastest
+    one's; state that waits for the slowest is kept so much longer.
+    """
+
+    rate: float = 1_000.0
+    keys: float = 1_000.0
+    record_bytes: float = 100.0
+    trigger_ms: int = 1_000
+    late_by_ms: int = 0
+    rates: Mapping[str, float] = field(default_factory=lambda: _NONE)
+    keys_by_name: Mapping[str, float] = field(default_factory=lambda: _NONE)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The assumptions as plain values."""
+        return {
+            "rate": self.rate,
+            "rates": dict(self.rates),
+            "keys": _plain(self.keys),
+            "keys_by_name": {name: _plain(keys) for name, keys in self.keys_by_name.items()},
+            "record_bytes": self.record_bytes,
+            "trigger_ms": self.trigger_ms,
+            "late_by_ms": self.late_by_ms,
+        }
+
+    def __str__(self) -> str:
+        parts = [
+            *(f"{topic} {counted(rate)} records/s" for topic, rate in self.rates.items()),
+            f"each {'other ' if self.rates else ''}topic {counted(self.rate)} records/s",
+            *(f"{name} {counted(keys)} keys" for name, keys in self.keys_by_name.items()),
+            f"each {'other ' if self.keys_by_name else ''}operator {counted(self.keys)} keys",
+            f"{sized(self.record_bytes)} a record",
+            f"a batch every {readable(self.trigger_ms)}",
+        ]
+        late = [f"the slowest partition {readable(self.late_by_ms)} behind"] if self.late_by_ms else []
+        return ", ".join([*parts, *late])
+
+    def rate_of(self, topic: str) -> float:
+        """Records a second of ``topic``."""
+        return self.rates.get(topic, self.rate)
+
+    def keys_of(self, name: str) -> float:
+        """How many different keys called ``name`` there are."""
+        return self.keys_by_name.get(name, self.keys)
+
+    def ids_of(self, node: Deduplicate) -> float:
+        """How many ids a deduplication meets: unless the field is named, each record has one of its own."""
+        names = columns_of(node.by)
+        return self.keys_by_name.get(next(iter(names)), EACH_ITS_OWN) if len(names) == 1 else EACH_ITS_OWN
+
+
+def workload(
+    topology: Topology,
+    *,
+    rate: Sequence[str] = (),
+    keys: Sequence[str] = (),
+    record_bytes: float = Workload.record_bytes,
+    trigger: str = "1 s",
+    late_by: str = "0 s",
+) -> Workload:
+    """The workload that the options of ``recount estimate`` ask for; raises ``Terminal`` for what ``topology`` has not.
+
+    ``rate`` and ``keys`` are numbers (``"1000"``) or numbers for a topic or a key (``"orders=1000"``).
+    """
+    rates = _figures("rate", rate, {source.topic.name for source in topology.sources})
+    key_counts = _figures("keys", keys, set(key_names(topology)), also=UNIQUE)
+    trigger_ms = milliseconds(trigger, "trigger")
+    _require_positive("trigger", trigger_ms, trigger, "a duration above 0: '1 s'")
+    _require_positive("record-bytes", record_bytes, record_bytes, "a number of bytes above 0")
+    return Workload(
+        rate=rates.pop("", Workload.rate),
+        keys=key_counts.pop("", Workload.keys),
+        record_bytes=record_bytes,
+        trigger_ms=trigger_ms,
+        late_by_ms=milliseconds(late_by, "late-by"),
+        rates=rates,
+        keys_by_name=key_counts,
+    )
+
+
+def key_name(node: Node) -> str:
+    """Return the name of ``node``'s key: by ``select_key``, else by the topic that its records come from."""
+    while node.key == KEY and not isinstance(node, Source):
+        node = node.inputs[0]
+    return node.topic.key if isinstance(node, Source) and node.key == KEY else node.key
+
+
+def key_names(topology: Topology) -> Iterator[str]:
+    """Every name for which a number of keys can be given."""
+    for node in topology.nodes():
+        yield key_name(node)
+        if isinstance(node, Deduplicate):
+            yield from columns_of(node.by)
+
+
+def _plain(keys: float) -> float | str:
+    return UNIQUE if math.isinf(keys) else keys
+
+
+def _figures(option: str, given: Sequence[str], names: Collection[str], also: str = "") -> dict[str, float]:
+    """The figures by name; under the empty name the one that holds for all others."""
+    figures: dict[str, float] = {}
+    for text in given:
+        name, _, figure = text.rpartition("=")
+        if name and name not in names:
+            raise Terminal(
+                f"--{option} names what the topology has not",
+                given=text,
+                expected=f"one of {', '.join(sorted(names))}",
+                remedy=f"--{option} {min(names)}={figure}",
+            )
+        figures[name] = EACH_ITS_OWN if also and figure == also else _number(option, figure, text, also)
+    return figures
+
+
+def _number(option: str, figure: str, text: str, also: str) -> float:
+    expected = "a number above 0" + (f", or {also}" if also else "") + f"; for one alone --{option} NAME=NUMBER"
+    try:
+        number = float(figure.replace(",", "").replace("_", ""))
+    except ValueError:
+        number = math.nan
+    _require_positive(option, number, text, expected)
+    return number
+
+
+def _require_positive(option: str, number: float, given: object, expected: str) -> None:
+    if not 0 < number < math.inf:
+        raise Terminal(f"invalid --{option}", given=given, expected=expected, remedy=f"give another --{option}")
+
+
+def event_rates(proofs: Sequence[BatchProof]) -> dict[str, float]:
+    """Return the event rate of each topic, from ``proofs`` of which the newest is the first.
+
+    Records of all batches but the oldest, over how far stream time came in them: 600 records in a minute are 10/s.
+    """
+    oldest, newer = proofs[-1], proofs[:-1]
+    rates = {}
+    for topic in {part.topic for part in oldest.partitions}:
+        records = sum(part.records for proof in newer for part in proof.partitions if part.topic == topic)
+        passed_ms = _reached_ms(proofs[0], topic) - _reached_ms(oldest, topic)
+        if records and passed_ms > 0:
+            rates[topic] = records * 1_000 / passed_ms
+    return rates
+
+
+def _reached_ms(proof: BatchProof, topic: str) -> int:
+    return max((part.stream_time_ms or 0 for part in proof.partitions if part.topic == topic), default=0)

@@ -1,0 +1,228 @@
+"""``recount lens``: how other engines would have answered for a stream here, as tables for people."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
+
+from recount.advise.lens.lens_answer import EngineAnswer, LensAnswer
+from recount.advise.lens.lens_log import records_of
+from recount.advise.lens.lens_stretch import Modelled, stretch_of
+from recount.advise.lens.looking import FIRST, looked_at
+from recount.declare.groups import Archive
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
+from recount.declare.registry import declared
+from recount.declare.topology import Topology
+from recount.kafka.connection import Connection
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
+from recount.runtime.times import A_TIME, instant_ms, quantity, told_time
+from recount.tables.batch_proofs import Proofs
+from recount.tables.places import Tables
+
+_NAMES = {"kafka-streams": "Kafka Streams", "structured-streaming": "Structured Streaming"}
+_COUNTS = {
+    "records dropped": "dropped",
+    "of these counted by Recount": "dropped_of_ours",
+    "results lost": "lost",
+    "results changed or lost": "changed",
+    "results that Recount has not": "added",
+}
+RESULT_HEADS = ("key", "window", "Recount", "fewest dropped", "most dropped", "records missing")
+
+
+def lens(
+    stream: Annotated[str, typer.Argument(help="The name of the stream, as declared.")],
+    start: Annotated[str | None, typer.Option(help=f"Ask about batches recorded from this time on: {A_TIME}.")] = None,
+    end: Annotated[str | None, typer.Option(help=f"Ask about batches recorded before: {A_TIME}. Default: all.")] = None,
+    batch_records: Annotated[
+        int | None,
+        typer.Option(min=1, help="Let the others read in batches of so many records, not in the stream's own."),
+    ] = None,
+    first: Annotated[int, typer.Option(min=0, help="How many records and results to list.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what Kafka Streams and Spark Structured Streaming would have answered on the log that a stream has read.
+
+    Reads the raw log and the batch ledger, writes nothing, and runs neither of them. That they differ is an answer: the
+    exit code is 0.
+    """
+    from recount.runtime.console import print_whole
+
+    settings = Settings.from_environment(os.environ).acting_as("audit")
+    topology = declared(settings.topologies).stream(stream)
+    if isinstance(topology, Archive):
+        raise Terminal(
+            "an archive answers nothing that another engine could answer otherwise",
+            given=stream,
+            expected="a topology",
+            remedy=f"look at a stream that reads {topology.topic.name}",
+        )
+    start_ms, end_ms = _instant_ms(start), _instant_ms(end)
+    if start_ms is not None and end_ms is not None and end_ms <= start_ms:
+        raise Terminal(
+            "the end is not after the start",
+            given=f"--start {start}, --end {end}",
+            expected="an end that is after the start",
+            remedy="exchange the two, or leave --end out for all batches from the start on",
+        )
+    answer = lens_of(
+        settings,
+        topology,
+        start_ms=start_ms,
+        end_ms=end_ms,
+        batch_records=batch_records,
+        first=first,
+    )
+    if as_json:
+        print(json.dumps(answer.document(), ensure_ascii=False))
+        return
+    print_whole(*told(answer), cost(answer))
+
+
+def _instant_ms(text: str | None) -> int | None:
+    return None if text is None else instant_ms(text)
+
+
+def told(answer: LensAnswer) -> Iterator[str | Table]:
+    """All of ``answer`` but its cost."""
+    yield from heading(answer)
+    yield totals(answer)
+    for engine in answer.engines:
+        yield from details(engine)
+
+
+def totals(answer: LensAnswer) -> Table:
+    """The counts of each engine, side by side."""
+    table = Table(box=SIMPLE)
+    table.add_column("")
+    for engine in answer.engines:
+        table.add_column(engine_name(engine), justify="right")
+    for head, name in _COUNTS.items():
+        table.add_row(head, *(str(getattr(engine, name)) for engine in answer.engines))
+    return table
+
+
+def engine_name(engine: EngineAnswer) -> str:
+    """The name of the engine as its makers write it."""
+    return _NAMES[engine.engine]
+
+
+def told_counts(engine: EngineAnswer) -> str:
+    """The counts of one engine in a line."""
+    return "; ".join(f"{head} {getattr(engine, name)}" for head, name in _COUNTS.items())
+
+
+def heading(answer: LensAnswer) -> Iterator[str]:
+    """Yield lines that say what was looked at."""
+    cut = "" if answer.batch_records is None else f", cut anew at {quantity(answer.batch_records, 'record')}"
+    since = "the first batch" if answer.start_ms is None else told_time(answer.start_ms)
+    until = "the last batch" if answer.end_ms is None else f"before {told_time(answer.end_ms)}"
+    yield f"{answer.stream}: {answer.windows}; recorded from {since} to {until}"
+    yield (
+        f"{quantity(answer.records, 'record')} in {quantity(answer.results, 'result')};"
+        f" late by Recount itself: {answer.late:,};"
+        f" {quantity(answer.batches, 'batch', 'batches')}{cut}"
+    )
+
+
+def details(engine: EngineAnswer) -> Iterator[str | Table]:
+    """Yield the assumptions about one engine, and the first of what it would have dropped and answered."""
+    yield f"{engine_name(engine)}, assumed:"
+    yield from (f"- {sentence}" for sentence in engine.assumed)
+    if engine.results:
+        yield _results(engine)
+    if engine.records:
+        yield _records(engine)
+
+
+def cost(answer: LensAnswer) -> str:
+    """How much was read, and how long it took."""
+    rate = answer.read / answer.seconds if answer.seconds else 0
+    return f"{quantity(answer.read, 'record')} read and judged in {answer.seconds:.1f} s, {rate:,.0f} a second"
+
+
+def result_cells(engine: EngineAnswer) -> Iterator[Sequence[str]]:
+    """The first results that the engine lacks or has otherwise, below ``RESULT_HEADS``; cells can have lines."""
+    for one in engine.results:
+        window = f"{told_time(one.window_start)}\n{told_time(one.window_end)}"
+        theirs = (one.theirs_at_least_dropped, one.theirs_at_most_dropped)
+        unknown = ["not read"] * 3 if one.ours is None else None
+        values = unknown or [_row(one.ours or {}), *(_rows(each) for each in theirs)]
+        yield [str(one.key), window, *values, "\n".join(one.dropped)]
+
+
+def _results(engine: EngineAnswer) -> Table:
+    table = Table(*RESULT_HEADS, box=SIMPLE)
+    for cells in result_cells(engine):
+        table.add_row(*map(_text, cells))
+    return table
+
+
+def _records(engine: EngineAnswer) -> Table:
+    table = Table("record", "key", "time", "dropped", box=SIMPLE)
+    for one in engine.records:
+        surely = "certainly" if one.is_certain else "possibly"
+        table.add_row(*map(_text, (one.place, one.key, told_time(one.time_ms), surely)))
+    return table
+
+
+def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    return "\n".join(map(_row, rows)) or "lost"
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in row.items() if name not in (WINDOW_START, WINDOW_END))
+
+
+def _text(value: object) -> Text:
+    """Escape control characters: a terminal would obey them, and keys come from anybody who writes to the topic."""
+    text = str(value)
+    return Text("\n".join(line if line.isprintable() else repr(line) for line in text.split("\n")), overflow="fold")
+
+
+def lens_of(
+    settings: Settings,
+    topology: Topology,
+    *,
+    start_ms: int | None = None,
+    end_ms: int | None = None,
+    batch_records: int | None = None,
+    first: int = FIRST,
+    most_records: int | None = None,
+) -> LensAnswer:
+    """Return the answers of the other engines on the batches that were recorded in the interval.
+
+    With ``batch_records`` they are taken to have read in batches of so many. Raises ``NoModel`` for a topology of which
+    there is no model, ``Terminal`` where the interval has no records, where the log is not there any more, and where
+    more than ``most_records`` would have to be read.
+    """
+    modelled, tables = Modelled.of(topology), Tables(settings.data)
+    proofs = Proofs(state=tables.state(topology.name), moved_to=tables.ledger(topology.name))
+    stretch = stretch_of(modelled, (entry.proof for entry in proofs.newest_first()), start_ms, end_ms)
+    to_read = sum(stretch.records.values())
+    if most_records is not None and to_read > most_records:
+        raise Terminal(
+            "the lens would have to read too many records",
+            given=f"{to_read:,}: sessions are read from the beginning of the log",
+            expected=f"{most_records:,} at most",
+            remedy=f"recount lens {topology.name}",
+        )
+    if batch_records is not None:
+        stretch = stretch.cut_anew(batch_records)
+    return looked_at(
+        modelled,
+        stretch,
+        records_of(stretch, Connection.of(settings), tables),
+        start_ms=start_ms,
+        end_ms=end_ms,
+        batch_records=batch_records,
+        first=first,
+    )

@@ -1,0 +1,244 @@
+"""The part of the log that the lens looks at, by batches, and the topologies for which it has a model.
+
+These have one source, stateless steps, one windowed aggregation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from recount.declare.operators.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
+from recount.declare.operators.stateless import FlatMap, Peek, Repartition, Select
+from recount.declare.topology import Topology
+from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
+from recount.runtime.errors import Terminal
+from recount.runtime.times import told_window
+from recount.tables.ledger import BatchProof
+
+_STATELESS = (Filter, WithFields, SelectKey, Select, FlatMap, Repartition, Peek)
+"""``Foreach`` is a ``Peek``."""
+Longs = npt.NDArray[np.int64]
+NEVER = int(np.iinfo(np.int64).min)
+"""The clock of which nothing has been seen yet."""
+
+
+class NoModel(Terminal):
+    """A topology with an operator of which there is no model of the other engines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modelled:
+    """The way of a record from ``source`` over ``steps`` to ``aggregate``; what comes below it is not looked at.
+
+    Actions are no steps: nothing is done to the world when a log is looked at.
+    """
+
+    topology: Topology
+    source: Source
+    steps: tuple[Filter | WithFields | SelectKey | Select | FlatMap | Repartition, ...]
+    aggregate: WindowedAggregate
+
+    @classmethod
+    def of(cls, topology: Topology) -> Modelled:
+        """The way through ``topology``; raises ``NoModel`` with the name of the operator that has no model."""
+        aggregates = [node for node in topology.nodes() if isinstance(node, WindowedAggregate)]
+        for node in topology.nodes():
+            if node not in aggregates and not isinstance(node, (Source, Sink, *_STATELESS)):
+                raise _no_model(topology, str(node))
+        if len(aggregates) != 1:
+            raise _no_model(topology, f"{len(aggregates)} windowed aggregations")
+        [aggregate] = aggregates
+        way = tuple(reversed(list(_above(aggregate))))
+        source, steps = way[0], way[1:]
+        assert isinstance(source, Source), "no other operator is without an input"
+        kept = [step for step in steps if not isinstance(step, Peek)]
+        found = cls(topology=topology, source=source, steps=tuple(kept), aggregate=aggregate)  # type: ignore[arg-type]
+        objection = found._objection()
+        if objection is not None:
+            raise _no_model(topology, objection)
+        return found
+
+    def _objection(self) -> str | None:
+        if isinstance(self.aggregate.windows, GlobalWindow | LastN):
+            return f"{self.aggregate}: no record is late for it in any engine"
+        if isinstance(self.aggregate.windows, SlidingWindows):
+            return str(self.aggregate)
+        if isinstance(self.aggregate.windows, SessionWindows) and self.aggregate.windows.max_duration_ms is not None:
+            return f"{self.aggregate.windows}: neither of the others has a longest duration of sessions"
+        keyed_again = [number for number, step in enumerate(self.steps) if isinstance(step, SelectKey)]
+        spread = [number for number, step in enumerate(self.steps) if isinstance(step, Repartition)]
+        if spread and (len(spread) > 1 or spread[0] < max(keyed_again, default=0)):
+            return f"{self.steps[spread[0]]}, after which records are spread once more"
+        if any(source.topic != self.source.topic for source in self.topology.sources):
+            return f"{len(self.topology.sources)} source topics"
+        return None
+
+    @property
+    def windows(self) -> TimeWindows | SessionWindows:
+        """The windows of the aggregation."""
+        assert isinstance(self.aggregate.windows, TimeWindows | SessionWindows), "checked by of"
+        return self.aggregate.windows
+
+    @property
+    def is_spread_by_key(self) -> bool:
+        """Whether Kafka Streams would send the records through a repartition topic."""
+        return any(isinstance(step, SelectKey | Repartition) for step in self.steps)
+
+    @property
+    def declared_tasks(self) -> int | None:
+        """Into how many partitions they would be spread; None: as many as the source topic has."""
+        return next((step.partitions for step in self.steps if isinstance(step, Repartition)), None)
+
+
+def _above(node: Node) -> Iterator[Node]:
+    while node.inputs:
+        [node] = node.inputs
+        yield node
+
+
+def _no_model(topology: Topology, given: str) -> NoModel:
+    return NoModel(
+        f"the lens has no model of {topology.name}",
+        given=given,
+        expected="one source topic, stateless operators, and one aggregation over tumbling, hopping or session windows",
+        remedy="look at a stream of this shape; recount describe shows the operators of this one",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """The offsets of each partition of the source topic that are read, and what the ledger says of them.
+
+    ``recorded_bounds`` are by partition the offsets at which the stream's batches begin, and the end of the last;
+    ``recorded_ms`` are their recorded times. ``bounds`` are those of the batches in which the other engines are taken
+    to read: the same, unless they are cut again. Offsets from ``judged_from`` on are asked about; those before are read
+    because they are in the same windows. ``reached_ms`` is the stream time of each partition before the first offset,
+    and ``records`` is how many records the stream has found in it. Windows that start before ``whole_since_ms`` may
+    have records that are not read.
+    """
+
+    topic: str
+    recorded_bounds: Mapping[int, Longs]
+    recorded_ms: Longs
+    bounds: Mapping[int, Longs]
+    judged_from: Mapping[int, int]
+    records: Mapping[int, int]
+    reached_ms: Mapping[int, int]
+    whole_since_ms: int = NEVER
+
+    @property
+    def ranges(self) -> Mapping[int, tuple[int, int]]:
+        """The offsets ``start`` <= o < ``end`` of each partition."""
+        return {p: (int(bounds[0]), int(bounds[-1])) for p, bounds in self.recorded_bounds.items()}
+
+    @property
+    def batches(self) -> int:
+        """In how many batches the other engines are taken to read."""
+        return max(len(bounds) for bounds in self.bounds.values()) - 1
+
+    def batch_of(self, partition: int, offsets: Longs) -> Longs:
+        """The number of the batch, from 0, in which each of ``offsets`` is read."""
+        return np.searchsorted(self.bounds[partition][1:], offsets, "right").astype(np.int64)
+
+    def recorded_ms_of(self, partition: int, offsets: Longs) -> Longs:
+        """The recorded time of the stream's own batch that has read each of ``offsets``."""
+        return self.recorded_ms[np.searchsorted(self.recorded_bounds[partition][1:], offsets, "right")]
+
+    def cut_anew(self, batch_records: int) -> Stretch:
+        """The same offsets in batches of ``batch_records``, as Spark cuts what is there with ``maxOffsetsPerTrigger``.
+
+        Of each batch a partition gets its share of what is left: rounded down, but up where it is less than one.
+        """
+        spans = self.ranges
+        at = {p: start for p, (start, _) in spans.items()}
+        cuts: dict[int, list[int]] = {p: [start] for p, start in at.items()}
+        while left := sum(end - at[p] for p, (_, end) in spans.items()):
+            for p, (_, end) in spans.items():
+                share = batch_records * (end - at[p]) / left
+                at[p] = min(end, at[p] + (int(share) if share >= 1 else int(share > 0)))
+                cuts[p].append(at[p])
+        return replace(self, bounds={p: np.array(found, np.int64) for p, found in cuts.items()})
+
+
+def stretch_of(
+    modelled: Modelled, newest_first: Iterable[BatchProof], start_ms: int | None, end_ms: int | None
+) -> Stretch:
+    """The batches recorded from ``start_ms`` on and before ``end_ms``, and those before them that share windows.
+
+    Of sessions, which have no longest duration, all before them. Reads ``newest_first`` no further than it must;
+    raises ``Terminal`` where no record was read in the interval.
+    """
+    judged: list[BatchProof] = []
+    earlier: list[BatchProof] = []
+    before: BatchProof | None = None
+    needed_ms = NEVER
+    for proof in newest_first:
+        if end_ms is not None and proof.batch_timestamp_ms >= end_ms:
+            continue
+        if start_ms is None or proof.batch_timestamp_ms >= start_ms:
+            judged.append(proof)
+            continue
+        if not earlier:
+            needed_ms = _needed_ms(modelled, proof)
+        if _latest_ms(proof) < needed_ms:
+            before = proof
+            break
+        earlier.append(proof)
+    if not any(part.records for proof in judged for part in proof.partitions):
+        raise Terminal(
+            f"{modelled.topology.name} has read no record then",
+            given=f"recorded in {told_window(start_ms, end_ms)}",
+            expected="an interval in which the stream has recorded a batch with records",
+            remedy="run the stream first, or choose another interval with --start and --end",
+        )
+    read = [proof for proof in reversed([*judged, *earlier]) if any(part.start < part.end for part in proof.partitions)]
+    # newest first: what the oldest batch says comes last, and stays
+    first_judged = {part.partition: part.start for proof in judged for part in proof.partitions}
+    bounds = _bounds(read)
+    return Stretch(
+        topic=modelled.source.topic.name,
+        recorded_bounds=bounds,
+        recorded_ms=np.array([proof.batch_timestamp_ms for proof in read], np.int64),
+        bounds=bounds,
+        judged_from=first_judged,
+        records=_records(read),
+        reached_ms={} if before is None else _reached(before),
+        whole_since_ms=needed_ms if before is not None else NEVER,
+    )
+
+
+def _needed_ms(modelled: Modelled, proof: BatchProof) -> int:
+    """No record that comes after ``proof`` and is on time is in a window that starts earlier."""
+    windows, reached = modelled.windows, _reached(proof)
+    if not isinstance(windows, TimeWindows) or len(reached) < len(proof.partitions):
+        return NEVER
+    return min(reached.values()) - windows.grace_ms - windows.size_ms
+
+
+def _latest_ms(proof: BatchProof) -> int:
+    return max(_reached(proof).values(), default=NEVER)
+
+
+def _reached(proof: BatchProof) -> dict[int, int]:
+    return {part.partition: part.stream_time_ms for part in proof.partitions if part.stream_time_ms is not None}
+
+
+def _bounds(read: Sequence[BatchProof]) -> dict[int, Longs]:
+    """Where the batches begin in each partition; in one that came later the first of them are empty."""
+    starts: dict[int, list[int]] = {}
+    for number, proof in enumerate(read):
+        for part in proof.partitions:
+            starts.setdefault(part.partition, [part.start] * (number + 1)).append(part.end)
+    return {p: np.array(found, np.int64) for p, found in sorted(starts.items())}
+
+
+def _records(read: Sequence[BatchProof]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for proof in read:
+        for part in proof.partitions:
+            found[part.partition] = found.get(part.partition, 0) + part.records
+    return found

@@ -1,0 +1,1 @@
+"""Data that one audit hands to the next."""

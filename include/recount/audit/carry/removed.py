@@ -1,0 +1,147 @@
+"""Parts of a stream's tables and topics that its declared retention may have removed; no audit looks for them.
+
+Rows go only when an audit has released them (``tables.places``). Until the stream has removed them they are there
+still: both is right, so a comparison leaves them out on either side.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_
+
+import polars as pl
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from recount.audit.carry.store import Run
+from recount.audit.cut.audited_ledger import Ledger, Order
+from recount.audit.cut.in_force import within
+from recount.certificate.document import Certificate
+from recount.declare.operators.nodes import WINDOW_END
+from recount.declare.topics import UNLIMITED_RETENTION_MS
+from recount.declare.topology import Topology
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import log_ranges, partitions_of, retention_ms_of
+from recount.recompute.stream_times import STREAM_TIME
+from recount.tables.batch_proofs import Proofs
+from recount.tables.ledger import BatchProof
+from recount.tables.places import Released, Tables, farthest
+
+_PLACE = ["topic", "partition", "offset"]
+
+
+def released_so_far(runs: Sequence[Run], before: str | None = None) -> Released | None:
+    """Return what ``runs``, all audits of the stream, have released until now, or until the audit ``before`` began."""
+    until = next((number for number, run in enumerate(runs) if run.audit == before), len(runs))
+    return farthest(*(run.released for run in runs[:until]))
+
+
+def released_by(
+    tables: Tables, topology: Topology, ledger: Ledger, certificates: Sequence[Certificate], *, is_clean: bool
+) -> Released | None:
+    """Return the release after an audit of ``ledger``: that of ``certificates`` before, where it found anything."""
+    before = farthest(*(Released.from_document(one.get("released")) for one in certificates))
+    if topology.retention_ms is None or not is_clean:
+        return before
+    proofs = Proofs(state=tables.state(topology.name), moved_to=tables.ledger(topology.name))
+    now_ms = time.time_ns() // 1_000_000
+    until_ms = min(ledger.proofs[-1].batch_timestamp_ms, now_ms) - topology.retention_ms
+    old = proofs.last_before(until_ms, now_ms)
+    return farthest(before, None if old is None else _certified(old.proof, until_ms, ledger, certificates))
+
+
+def _certified(old: BatchProof, until_ms: int, ledger: Ledger, certificates: Sequence[Certificate]) -> Released | None:
+    """Return what the stream had passed after the batch ``old``, recorded by ``until_ms``, as far as it was judged.
+
+    A batch before those of ``ledger`` is not judged again. So it releases no more than any matching audit had judged
+    whose cut was no earlier, or was recorded later: whatever somebody has written into its proof.
+    """
+    found = Released.of(old, ledger.proofs[-1])
+    later = [
+        one
+        for one in certificates
+        if one["outcome"] == "match" and (_cut(one) >= old.order or one["cut"]["batch_timestamp_ms"] > until_ms)
+    ]
+    if found is None or later:
+        return found and within(found, min(later, key=lambda one: (one["cut"]["frontier_ms"] or 0, _cut(one))))
+    return found if old in ledger.proofs else None
+
+
+def _cut(certificate: Certificate) -> Order:
+    return certificate["cut"]["generation"], certificate["cut"]["batch"]
+
+
+def kept_windows(released: Released | None) -> pl.Expr:
+    """Whether the result of a window is judged still; a row that names no window is."""
+    if released is None:
+        return pl.lit(value=True)
+    return (pl.col(WINDOW_END) >= released.before_ms).fill_null(value=True)
+
+
+def kept_late(released: Released | None) -> pl.Expr:
+    """Whether a line of the late ledger must be there."""
+    if released is None:
+        return pl.lit(value=True)
+    return (pl.col(STREAM_TIME) >= released.before_ms).fill_null(value=True)
+
+
+def kept_late_by_spark(released: Released | None) -> Column:
+    """The same for Spark."""
+    if released is None:
+        return F.lit(True)
+    return F.coalesce(F.col(STREAM_TIME) >= F.lit(released.before_ms), F.lit(True))
+
+
+def kept_rejected(released: Released | None) -> pl.Expr:
+    """Whether a rejected record must be in the table of them."""
+    gone = [
+        (pl.col("topic") == topic) & (pl.col("partition") == partition) & (pl.col("offset") < end)
+        for topic, parts in (released.offsets if released else {}).items()
+        for partition, end in parts.items()
+    ]
+    return reduce(and_, (~one for one in gone), pl.lit(value=True))
+
+
+def kept_rejected_by_spark(released: Released | None) -> Column:
+    """The same for Spark."""
+    gone = [
+        (F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("offset") < end)
+        for topic, parts in (released.offsets if released else {}).items()
+        for partition, end in parts.items()
+    ]
+    return reduce(and_, (~one for one in gone), F.lit(True))
+
+
+def letters_gone(connection: Connection, ledger: Ledger, topic: str, dead_letters: str) -> Mapping[int, int]:
+    """Up to which offset of each partition of ``topic`` letters about records may have left ``dead_letters``.
+
+    A letter has the time at which its batch was published. Nothing has left while the topic begins at offset 0.
+    """
+    retention_ms = retention_ms_of(connection, dead_letters)
+    begins = log_ranges(connection, partitions_of(connection, dead_letters)).values()
+    if retention_ms == UNLIMITED_RETENTION_MS or all(span.start == 0 for span in begins):
+        return {}
+    until_ms = time.time_ns() // 1_000_000 - retention_ms
+    old = [proof for proof in ledger.proofs if proof.batch_timestamp_ms < until_ms]
+    return {part.partition: part.end for proof in old[-1:] for part in proof.partitions if part.topic == topic}
+
+
+def letters_due(bad: pl.DataFrame, letters: pl.DataFrame, gone: Mapping[int, int]) -> pl.DataFrame:
+    """The ``bad`` records whose letter must be there, or is."""
+    if not gone:
+        return bad
+    may_be_gone = bad.filter(pl.col("offset") < pl.col("partition").replace_strict(gone, default=0))
+    absent = may_be_gone.join(letters, on=_PLACE, how="anti")
+    return bad.join(absent, on=_PLACE, how="anti")
+
+
+def letters_due_by_spark(bad: DataFrame, letters: DataFrame, gone: Mapping[int, int]) -> DataFrame:
+    """The same for Spark."""
+    if not gone:
+        return bad
+    until = F.coalesce(*(F.when(F.col("partition") == p, F.lit(end)) for p, end in gone.items()), F.lit(0))
+    there = letters.select(*_PLACE, F.lit(True).alias("is_there")).distinct()
+    due = bad.join(there, _PLACE, "left").where((F.col("offset") >= until) | F.col("is_there").isNotNull())
+    return due.select(*bad.columns)

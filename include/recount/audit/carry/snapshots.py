@@ -1,0 +1,262 @@
+"""Data that an audit keeps for itself and later ones: snapshots of frames, and what it recomputed and read.
+
+Snapshots are frames of any columns in one table, so that a night's are one commit. A row of
+``audits/<stream>/snapshots`` is one Arrow batch of a frame: ``part`` and ``name`` say of which, ``rows`` is the batch
+as an Arrow stream. One more row of each frame, with no ``rows``, has its columns in ``schema`` (JSON of Spark).
+
+What was recomputed and read passes through this process, ``ROWS_AT_HAND`` rows at a time: Spark would take a second to
+write a small table, on all cores, and a table has one library that writes it (docs/decisions/0007).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from math import ceil
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from recount.audit.audit_session import FEW_OFFSETS
+from recount.audit.carry.delta_frames import bytes_of, is_small, local_frame
+from recount.audit.carry.store import PARTIALS, PUBLISHED, SNAPSHOTS, AuditStore, complete_runs
+from recount.audit.compare.committed import offsets_in, read_committed
+from recount.audit.compare.published import copies_by_spark, copies_of
+from recount.declare.columns import AUDIT
+from recount.kafka.connection import Connection
+from recount.recompute.raw_log import Ranges
+from recount.recompute.single_flow import Flow
+from recount.recompute.single_recompute import Recomputation, group_of
+from recount.recompute.spark_columns import named
+from recount.tables.places import Tables
+
+Frames = Mapping[str, DataFrame]
+KEPT = 8
+"""So many audits keep theirs: an audit as of an earlier time, or one that is repeated, begins at one of them."""
+SMALL_BYTES = 64 * 2**20
+"""Of the snapshots that are kept, together: then one more may go through the driver."""
+_BATCHES_AT_A_TIME = 16
+_SCHEMA = "part string, name string, schema string, rows binary"
+_COLUMNS = {"part": pl.String, "name": pl.String, "schema": pl.String, "rows": pl.Binary}
+ROWS_AT_HAND = 500_000
+RECORDS_AT_HAND = 100_000
+"""So many records are decoded here sooner than Spark has begun."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshots:
+    """The snapshots of the audits of ``stream``."""
+
+    session: SparkSession
+    tables: Tables
+    stream: str
+
+    @property
+    def _path(self) -> str:
+        return self.tables.audit(self.stream, SNAPSHOTS)
+
+    @property
+    def _store(self) -> AuditStore:
+        return AuditStore(self.session, self.tables, self.stream)
+
+    def put(self, audit: str, parts: Mapping[str, Frames], offsets: int) -> None:
+        """Make the frames of all ``parts`` the snapshot of ``audit``, in place of one that its first try left.
+
+        ``offsets``: so many the audit has read. Where they are few and no snapshot before is large, the frames go
+        through this process: a Spark job that writes them takes seconds, whatever their size.
+        """
+        told = [(part, name, frame) for part, frames in parts.items() for name, frame in frames.items()]
+        headers = [(part, name, json.dumps(frame.schema.jsonValue()), None) for part, name, frame in told]
+        if offsets <= FEW_OFFSETS and self._bytes() <= SMALL_BYTES:
+            batches = [
+                (part, name, None, _stream_of(batch))
+                for part, name, frame in told
+                for batch in _numbered(frame).toArrow().to_batches()
+                if batch.num_rows
+            ]
+            self._store.put_rows(SNAPSHOTS, audit, pl.DataFrame([*headers, *batches], _COLUMNS, orient="row"))
+            return
+        by_spark = reduce(
+            DataFrame.unionByName,
+            [_packed(part, name, frame) for part, name, frame in told],
+            self.session.createDataFrame(headers, _SCHEMA),
+        )
+        writer = by_spark.withColumn(AUDIT, F.lit(audit)).write.format("delta").mode("overwrite").partitionBy(AUDIT)
+        writer.option("replaceWhere", f"{AUDIT} = '{audit}'").save(self._path)
+
+    def sha256(self, audit: str) -> str:
+        """Return a hash of the content of the snapshot of ``audit``, whatever its files."""
+        lines = []
+        for row in self._read(audit):
+            rows = row.pop("rows")
+            told = row | {"sha256": None if rows is None else hashlib.sha256(rows).hexdigest()}
+            lines.append(json.dumps(told, sort_keys=True))
+        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+    def has(self, audit: str) -> bool:
+        """Whether ``audit`` has a snapshot."""
+        return self._store.has(SNAPSHOTS, audit)
+
+    def of(self, audit: str) -> Snapshot:
+        """Return the snapshot of ``audit``, which has one."""
+        if is_small(DeltaTable(self._path)):
+            return self._through_this_process(audit)
+        rows = self.session.read.format("delta").load(self._path).where(F.col(AUDIT) == audit).persist()
+        headers = rows.where(F.col("rows").isNull()).select("part", "name", "schema").collect()
+        schemas = {(row.part, row.name): _schema(row.schema) for row in headers}
+        return Snapshot(frames={at: _unpacked_by_spark(rows, *at, schemas[at]) for at in schemas}, cached=rows)
+
+    def _through_this_process(self, audit: str) -> Snapshot:
+        schemas: dict[tuple[str, str], T.StructType] = {}
+        batches: dict[tuple[str, str], list[pa.RecordBatch]] = {}
+        for row in self._read(audit):
+            at = row["part"], row["name"]
+            if row["rows"] is None:
+                schemas[at] = _schema(row["schema"])
+            else:
+                batches.setdefault(at, []).extend(_unpacked([row["rows"]]))
+        frames = {}
+        for at, schema in schemas.items():
+            numbered = _numbered_schema(schema)
+            rows = pa.Table.from_batches(batches[at]) if at in batches else pa.table({})
+            frames[at] = local_frame(self.session, rows, numbered).toDF(*schema.names)
+        return Snapshot(frames=frames)
+
+    def _read(self, audit: str) -> Iterator[dict[str, Any]]:
+        """The rows of ``audit``, a few at a time: each is a batch of a frame."""
+        table = DeltaTable(self._path).to_pyarrow_dataset()
+        mine = pc.field(AUDIT) == audit
+        for batch in table.to_batches(columns=list(_COLUMNS), filter=mine, batch_size=_BATCHES_AT_A_TIME):
+            yield from batch.to_pylist()
+
+    def _bytes(self) -> int:
+        """Return the bytes of all snapshots, as they are on disk."""
+        return bytes_of(DeltaTable(self._path)) if DeltaTable.is_deltatable(self._path) else 0
+
+    def keep_newest(self, newest: str, number: int = KEPT, *, beside: str | None = None) -> None:
+        """Delete all but those of the last ``number`` audits, and of ``beside``; ``newest`` is about to be complete.
+
+        The names do not say which were the last: some were given by people, some while a clock was wrong.
+        Of those that are not complete the last by name stays: another audit may be at work.
+        """
+        there = {str(one[AUDIT]) for one in DeltaTable(self._path).partitions()}
+        complete = [run.audit for run in complete_runs(self.tables, self.stream) if run.audit in there]
+        at_work = sorted(there - {newest, *complete})[-1:]
+        kept = {newest, beside, *complete[len(complete) + 1 - number :], *at_work}
+        if gone := sorted(there - kept):
+            names = ", ".join(f"'{audit}'" for audit in gone)
+            DeltaTable(self._path).delete(f"{AUDIT} IN ({names})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The ``frames`` of one audit by part and name, made of what Spark has ``cached``, if anything."""
+
+    frames: Mapping[tuple[str, str], DataFrame]
+    cached: DataFrame | None = None
+
+    def part(self, part: str) -> Frames:
+        """The frames of ``part`` by name."""
+        return {name: frame for (of, name), frame in self.frames.items() if of == part}
+
+    def release(self) -> None:
+        """Give the cached rows back."""
+        if self.cached is not None:
+            self.cached.unpersist()
+
+
+def _schema(told: str) -> T.StructType:
+    return T.StructType.fromJson(json.loads(told))
+
+
+def _numbered_schema(schema: T.StructType) -> T.StructType:
+    return T.StructType([T.StructField(str(at), one.dataType) for at, one in enumerate(schema)])
+
+
+def _unpacked_by_spark(rows: DataFrame, part: str, name: str, schema: T.StructType) -> DataFrame:
+    mine = (F.col("part") == part) & (F.col("name") == name) & F.col("rows").isNotNull()
+
+    def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from _unpacked(batch.column("rows").to_pylist())
+
+    return rows.where(mine).select("rows").mapInArrow(unpacked, _numbered_schema(schema)).toDF(*schema.names)
+
+
+def _packed(part: str, name: str, frame: DataFrame) -> DataFrame:
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                columns = [[part], [name], [None], [_stream_of(batch)]]
+                types = [pa.string(), pa.string(), pa.string(), pa.binary()]
+                arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+                yield pa.record_batch(arrays, names=list(_COLUMNS))
+
+    return _numbered(frame).mapInArrow(packed, _SCHEMA)
+
+
+def _numbered(frame: DataFrame) -> DataFrame:
+    """PySpark takes a dot in the name of a column for a step into a struct."""
+    return frame.toDF(*map(str, range(len(frame.columns))))
+
+
+def _stream_of(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _unpacked(streams: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    for rows in streams:
+        with pa.ipc.open_stream(rows) as stream:
+            yield from stream
+
+
+def at_hand(rows: DataFrame) -> pl.DataFrame:
+    """Spark's ``rows``, fetched: there must be few."""
+    return pl.DataFrame(rows.toArrow())
+
+
+def keep_partials(store: AuditStore, audit: str, recomputed: Recomputation) -> None:
+    """Put the partials of the audited range into the store."""
+    parts = max(1, ceil(recomputed.rows / ROWS_AT_HAND))
+    place = F.pmod(F.xxhash64(*map(named, group_of(recomputed.flow))), F.lit(parts))
+    for part in range(parts):
+        rows = recomputed.partials
+        store.put_rows(PARTIALS, audit, at_hand(rows if parts == 1 else rows.where(place == part)), part=part)
+
+
+def keep_published(
+    session: SparkSession, connection: Connection, store: AuditStore, audit: str, flow: Flow, ranges: Ranges
+) -> None:
+    """Put the copies in ``ranges`` of the sink's topic into the store."""
+    for part, piece in enumerate(pieces(ranges, ROWS_AT_HAND)):
+        if offsets_in(piece) > RECORDS_AT_HAND:
+            rows = at_hand(copies_by_spark(session, connection, flow, piece))
+        else:
+            rows = pl.DataFrame(copies_of(read_committed(connection, flow.sink.topic.name, piece), flow))
+        store.put_rows(PUBLISHED, audit, rows, part=part)
+
+
+def pieces(ranges: Ranges, offsets: int) -> Iterator[Ranges]:
+    """``ranges`` in pieces of about so many offsets, each with its share of every partition; at least one.
+
+    >>> list(pieces({0: (0, 5), 1: (7, 9)}, 4))
+    [{0: (0, 2), 1: (7, 8)}, {0: (2, 5), 1: (8, 9)}]
+    """
+    number = max(1, ceil(offsets_in(ranges) / offsets))
+    for part in range(number):
+        yield {
+            partition: (start + (end - start) * part // number, start + (end - start) * (part + 1) // number)
+            for partition, (start, end) in ranges.items()
+        }

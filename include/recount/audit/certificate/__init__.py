@@ -1,0 +1,1 @@
+"""Certificates made, signed, chained, shown and verified."""

@@ -1,0 +1,187 @@
+"""A certificate in words: its summary on a terminal, what explains its differences, and what it covers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from recount.audit.explain.row_changes import change_in_words, late_in_words, sides_in_words
+from recount.certificate.document import Certificate, standing
+from recount.runtime.times import quantity, told_time, told_window
+
+STATES = ("open", "accepted", "repaired")
+FIRST = 10
+"""Findings that a task's log names."""
+LONGEST = 200
+"""Characters of a value there."""
+
+
+def counted(certificate: Certificate) -> dict[str, int]:
+    """How many findings are in each state; nothing of a certificate that lists none."""
+    section = certificate.get("findings")
+    return {state: section[f"{state}_found"] for state in STATES} if section else {}
+
+
+def followed(certificate: Certificate) -> Sequence[Mapping[str, Any]]:
+    """The findings, open ones first, or else the differences of the audit."""
+    section = certificate.get("findings")
+    if not section:
+        return list(certificate["differences"])
+    return [one for state in STATES for one in section[state]]
+
+
+def printable(text: object) -> str:
+    """``text`` in one line, without what a terminal obeys: keys and values come from whoever writes to a topic."""
+    return said if (said := str(text)).isprintable() else repr(said)
+
+
+def life_of(one: Mapping[str, Any]) -> str:
+    """Return what has become of a finding since which audit, and by whom."""
+    seen = f"first seen by audit {one['first_audit']}, last by {one['last_audit']}" if "first_audit" in one else ""
+    match one.get("state"):
+        case "accepted":
+            return f"accepted by {one['accepted_by']} at {told_time(one['accepted_ms'])}: {one['reason']} ({seen})"
+        case "repaired":
+            return f"repaired, as audit {one['repaired_audit']} found ({seen})"
+        case "open":
+            return f"open ({seen})"
+    return ""
+
+
+def place_of(one: Mapping[str, Any]) -> str:
+    """Which row a difference is about, after its place: key and window, or key and origin."""
+    if one["window_start"] is None:
+        return "".join(f", {said}" for said in (one["key"], one.get("origin")) if said is not None)
+    return f", {one['key']} in {told_window(one['window_start'], one['window_end'])} UTC"
+
+
+def violation_in_words(certificate: Certificate) -> str:
+    """Why an audit is red, for who sees only the task's log or the notification: the first open findings."""
+    stream, audit, section = certificate["stream"], certificate["audit"], certificate["findings"]
+    of_before = sum(one["first_audit"] != audit for one in section["open"])
+    before = f", {of_before} of them since an earlier audit" if of_before else ""
+    lines = [f"violation: {quantity(section['open_found'], 'open finding')} of {stream}{before}"]
+    for one in section["open"][:FIRST]:
+        place = _shortly(f"{one['place']}{place_of(one)}")
+        lines.append(f"- finding {one['finding']}: {one['verdict']}, {one['kind']}, {place}")
+        expected, actual = sides_in_words(one["expected"], one["actual"])
+        told = {
+            "expected": expected or "",
+            "actual": actual or "",
+            "cause": one["cause"] or "",
+            "at": ", ".join(one["evidence"]),
+        }
+        lines += [f"    {name:8} {_shortly(text)}" for name, text in told.items() if text]
+    if section["open_found"] > FIRST:
+        lines.append(f"- and {section['open_found'] - FIRST:,} more")
+    return "\n".join([*lines, f"all of them: recount findings --stream {stream}, or the certificate {audit}"])
+
+
+def _shortly(text: str) -> str:
+    return printable(text[:LONGEST]) + "..." * (len(text) > LONGEST)
+
+
+def covered_in_words(certificate: Certificate) -> str:
+    """From where to where the audit judged, what was judged before by which certificate, which sinks began later."""
+    declared = certificate["declaration"]
+    fields = map(_field_since, declared.get("added_fields", ()))
+    return "; ".join([_judged(certificate), *map(_since, declared.get("added_sinks", ())), *fields])
+
+
+def _since(added: Mapping[str, Any]) -> str:
+    generation, batch = added["after_batch"]
+    offsets = [f"{t}-{p}@{offset}" for t, parts in added["from_offsets"].items() for p, offset in parts.items()]
+    return f"sink {added['sink']} was added, and is judged, after batch {generation}/{batch}: from {', '.join(offsets)}"
+
+
+def _field_since(added: Mapping[str, Any]) -> str:
+    generation, batch = added["after_batch"]
+    offsets = ", ".join(f"{added['topic']}-{p}@{offset}" for p, offset in added["from_offsets"].items())
+    return f"field {added['field']} was added, and is read, after batch {generation}/{batch}: from {offsets}"
+
+
+def _judged(certificate: Certificate) -> str:
+    covers = certificate.get("covers")
+    if not covers:
+        return str(certificate.get("seed") or "judged from the beginning of the log")
+    first, last, before = covers["from"], covers["to"], covers["judged_before"]
+    stretch = f"batch {first['batch']} to {last['batch']} of {told_time(last['batch_timestamp_ms'])}"
+    if before is None:
+        return f"{stretch}, which is everything from the beginning of the log"
+    judged = f"audit {before['audit']} has judged what lies before, up to batch {before['batch']}"
+    return f"{stretch}; {judged} ({before['outcome']}, certificate {before['certificate']}, sha256 {before['sha256']})"
+
+
+def summary(certificate: Certificate) -> RenderableType:
+    """One screen: the verdicts, the account of the records, and whether it is proved."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    totals = certificate["totals"]
+    fates = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in totals.items() if name != "records")
+    table.add_row("records", f"{totals['records']:,}: {fates}")
+    for place, verdicts in certificate["verdicts"].items():
+        table.add_row(place, ", ".join(f"{n:,} {verdict}" for verdict, n in verdicts.items()) or "nothing to judge")
+    table.add_row("differences", f"{certificate['differences_found']:,}")
+    for state, n in counted(certificate).items():
+        table.add_row(f"findings {state}", f"{n:,}")
+    table.add_row("grace misses", f"{certificate['grace_misses_found']:,}")
+    if beyond := certificate.get("beyond_look_back_found"):
+        table.add_row(
+            "too late for this audit", f"{quantity(beyond, 'record')}: what they would have changed is not computed"
+        )
+    if erasures := certificate.get("erasures"):
+        last = erasures[-1]
+        after = f"the last one after batch {last['generation']}/{last['batch']}, by {last['by']}: {last['reason']}"
+        table.add_row("erased keys", _line(f"{len(erasures):,}, {after}"))
+    for one in certificate.get("lookups", ()):
+        table.add_row(one["lookup"], f"{one['misses']:,} of {one['records']:,} records find no row")
+    for one in certificate.get("set_aside", ()):
+        place = f"{one['topic']}-{one['partition']}@{one['offset']}"
+        table.add_row("set aside", _line(f"{place}, by {one['by']} at {told_time(one['at_ms'])}: {one['because']}"))
+    if certificate.get("begins_after_erasure"):
+        table.add_row("begins", "at the last erasure: what was erased cannot be recomputed")
+    table.add_row("signature", standing(certificate))
+    warnings = certificate.get("warnings", [])
+    for warning in warnings:
+        table.add_row("warning", _line(warning))
+    good = "bold yellow" if warnings else "bold green"
+    title = f"{certificate['stream']}: {certificate['outcome']}{', with warnings' if warnings else ''}"
+    return Group(Text(title, style=good if certificate["outcome"] == "match" else "bold red"), table)
+
+
+def explained(certificate: Certificate, key: str | None, window_start: int | None) -> RenderableType:
+    """The findings and grace misses of ``key`` and the window at ``window_start`` (None: of all)."""
+
+    def wanted(one: Mapping[str, Any]) -> bool:
+        return key in (None, one["key"]) and window_start in (None, one["window_start"])
+
+    parts: list[RenderableType] = []
+    for one in filter(wanted, followed(certificate)):
+        style = "bold red" if one.get("state", "open") == "open" else "bold"
+        parts += [
+            _line(f"{one['verdict']}: {one['kind']}, {one['place']}{place_of(one)}", style),
+            *([_line(f"  finding  {one['finding']}, {life_of(one)}")] if "state" in one else []),
+            Text(
+                "  expected {}\n  actual   {}".format(*map(printable, sides_in_words(one["expected"], one["actual"])))
+            ),
+            _line(f"  cause    {one['cause']}"),
+            *(_line(f"  - {place}") for place in one["evidence"]),
+        ]
+    for one in filter(wanted, certificate["grace_misses"]):
+        parts += [
+            _line(f"grace miss{_sink(one)}{place_of(one)}", "bold yellow"),
+            _line(f"  published → with unlimited grace: {change_in_words(one['published'], one['complete'])}"),
+            *(_line(f"  - late: {late_in_words(place)}") for place in one["late"]),
+        ]
+    return Group(*parts) if parts else Text("nothing to explain: no difference and no grace miss")
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(printable(text), style=style)
+
+
+def _sink(one: Mapping[str, Any]) -> str:
+    return f", topic {one['sink']}" if one.get("sink") else ""

@@ -1,0 +1,258 @@
+"""All sinks of a topology, judged: one row for each row that anybody knows of, in the same columns for every sink."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from recount.audit.compare.claims import (
+    AT_MS,
+    IDENTITY,
+    OF_BACKFILL,
+    ROW,
+    in_delta,
+    in_delta_since,
+    judged_before,
+    of_recompute,
+    on_kafka,
+    plain_decimals,
+)
+from recount.audit.compare.compared_rows import compared
+from recount.audit.compare.correction_claims import COMPLETE_ROWS, SAID, Corrections, kept_for_backfills, uncorrected
+from recount.audit.compare.fidelity import EXPIRED, LOST, PLACES
+from recount.audit.compare.identity import Identity
+from recount.audit.compare.published import DELTA, KAFKA
+from recount.audit.compare.results import COMPLETE, EXPECTED
+from recount.audit.compare.sink_verdicts import SEEN, judged_latest, judged_rows, shown_of
+from recount.audit.cut.audited_ledger import Order
+from recount.audit.cut.standing import added_to, read_again, to_keep, with_carried
+from recount.audit.explain.completeness import COMPLETENESS, CORRECTION, KEPT, MISSED, REPAIRED
+from recount.declare.operators.nodes import WINDOW_END
+from recount.declare.topics import UNLIMITED_RETENTION_MS
+from recount.declare.topology import Written
+from recount.kafka.connection import Connection
+from recount.recompute.operators.frontiers import ALL_DUE, NONE_DUE
+from recount.recompute.operators.recomputed import Recomputed
+from recount.recompute.raw_log import Ranges, once
+from recount.tables.places import Released, Tables, ageing
+
+SINK, TABLE, SEEN_TEXT = "sink", "table", "seen_text"
+_VERDICTS = (*(f"{place}_verdict" for place in PLACES), COMPLETENESS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Before:
+    """State that the audit before left: its cut ``seed``, and by table the claims ``carried`` over to this one."""
+
+    seed: Order
+    carried: Mapping[str, DataFrame]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """Judges what was written up to ``cut``; ``published`` are by topic the offsets of the sinks' topics.
+
+    After an audit ``before`` these are what nobody has read yet, and of the tables the later batches are read.
+    ``corrections`` None: nobody has ever corrected anything, and every record is the stream's.
+    A row that is ``released`` may be removed from its table. It is not asked what unlimited grace would make of it.
+    """
+
+    session: SparkSession
+    connection: Connection
+    tables: Tables
+    cut: Order
+    published: Mapping[str, Ranges]
+    before: Before | None = None
+    corrections: Corrections | None = None
+    released: Released | None = None
+    _claims: dict[Identity, DataFrame] = field(default_factory=dict)
+
+    def judged(self, identities: list[Identity], truth: Recomputed, complete: Recomputed) -> DataFrame:
+        """The rows of all sinks: ``sink`` (a topic), ``table``, the identity, verdicts, and what each side has.
+
+        ``<side>_text`` is JSON, ``<place>_evidence`` names offsets and batches, ``expected_at_ms`` is event time;
+        ``compared`` holds what the sides say as values (``compared_rows``).
+        """
+        frames = [self._sink(identity, truth, complete) for identity in identities]
+        return reduce(DataFrame.unionByName, frames)
+
+    def to_keep(self, judged: DataFrame, since_ms: int) -> dict[str, DataFrame]:
+        """Return by table the claims that the audit after this one needs; ``judged`` is what ``judged`` returned."""
+        return {
+            identity.written.table: to_keep(
+                claims, judged.where(F.col(SINK) == identity.written.topic.name), identity, since_ms
+            )
+            for identity, claims in self._claims.items()
+        }
+
+    def corrections_to_keep(self, judged: DataFrame) -> dict[str, DataFrame]:
+        """The same of the claims about corrections; nothing of tables without any."""
+        if self.corrections is None:
+            return {}
+        found = {
+            identity.written.table: self.corrections.to_keep(
+                judged.where(F.col(SINK) == identity.written.topic.name), identity
+            )
+            for identity in self._claims
+        }
+        return {table: claims for table, claims in found.items() if claims is not None}
+
+    def _sink(self, identity: Identity, truth: Recomputed, complete: Recomputed) -> DataFrame:
+        written = identity.written
+        claims = [
+            of_recompute(truth.results[written], identity, EXPECTED),
+            of_recompute(complete.again.get(written, complete.results[written]), identity, COMPLETE),
+            self._in_delta(identity),
+        ]
+        ranges = self.published[written.topic.name]
+        published = on_kafka(self.session, self.connection, identity, ranges)
+        of_stream, of_backfills = self._apart(published)
+        lined_up = reduce(DataFrame.unionByName, [*claims, *([] if of_stream is None else [of_stream])])
+        carried = self._carried(identity)
+        if carried is not None and identity.is_by_time:
+            lined_up = self._with_added_to(once(lined_up), carried, identity)
+        if carried is not None:
+            lined_up = with_carried(lined_up, carried, identity, complete.again_since_ms.get(written))
+        lined_up = self._claims[identity] = once(lined_up)
+        kept_since_ms, in_delta_since_ms = _kept_since_ms(identity), self._in_delta_since_ms(written)
+        is_aged = ageing(written) != "table"
+        if identity.is_latest:
+            held_after_ms = _held_after_ms(identity, truth)
+            replaced_since_ms = NONE_DUE if is_aged else in_delta_since_ms
+            judged = judged_latest(
+                lined_up,
+                identity,
+                held_after_ms,
+                kept_since_ms,
+                replaced_since_ms,
+                is_whole_since=self._is_whole_since(),
+            )
+        else:
+            judged = judged_rows(lined_up, identity)
+        judged = judged.withColumn(COMPLETE_ROWS, _complete_rows(identity))
+        if self.corrections is None:
+            judged = uncorrected(judged)
+        else:
+            judged = self.corrections.judged(judged, lined_up, identity, of_backfills, kept_since_ms)
+        is_gone = (F.col(f"{KAFKA}_verdict") == LOST) & _may_be_gone(identity)
+        kafka = F.when(is_gone, EXPIRED).otherwise(F.col(f"{KAFKA}_verdict"))
+        is_released = _at(written) < F.lit(in_delta_since_ms) if is_aged else F.lit(False)
+        is_released = F.coalesce(is_released, F.lit(False))
+        delta = F.when((F.col(f"{DELTA}_verdict") == LOST) & is_released, EXPIRED)
+        completeness = F.when(F.col(COMPLETENESS).isin(MISSED, REPAIRED) & is_released, KEPT)
+        judged = judged.withColumns(
+            {
+                f"{KAFKA}_verdict": kafka,
+                f"{DELTA}_verdict": delta.otherwise(F.col(f"{DELTA}_verdict")),
+                COMPLETENESS: completeness.otherwise(F.col(COMPLETENESS)),
+            }
+        )
+        return judged.select(
+            F.lit(written.topic.name).alias(SINK),
+            F.lit(written.table).alias(TABLE),
+            *IDENTITY,
+            *_VERDICTS,
+            F.col(f"{EXPECTED}_entry")[AT_MS].alias("expected_at_ms"),
+            *(_text(side, identity).alias(f"{side}_text") for side in (EXPECTED, COMPLETE)),
+            *(_place_text(place, identity).alias(f"{place}_text") for place in PLACES),
+            *(f"{place}_evidence" for place in PLACES),
+            CORRECTION,
+            SAID,
+            _seen_text(identity).alias(SEEN_TEXT),
+            *kept_for_backfills(identity),
+            compared(identity, _or_none(kept_since_ms), _or_none(in_delta_since_ms) if is_aged else None),
+        )
+
+    def _apart(self, published: DataFrame | None) -> tuple[DataFrame | None, DataFrame | None]:
+        """Return what Kafka has of the stream, and of backfills; all of the stream where nothing was ever corrected."""
+        if published is None or self.corrections is None:
+            return None if published is None else published.drop(OF_BACKFILL), None
+        published = once(published)
+        ours, theirs = published.where(~F.col(OF_BACKFILL)), published.where(OF_BACKFILL)
+        return ours.drop(OF_BACKFILL), theirs.drop(OF_BACKFILL)
+
+    def _in_delta_since_ms(self, written: Written) -> int:
+        """The time from which on the sink's table keeps its rows: older ones the stream may have removed."""
+        return NONE_DUE if self.released is None or ageing(written) is None else self.released.before_ms
+
+    def _is_whole_since(self) -> bool:
+        """Whether no row of a batch after the audit before may have been removed."""
+        return self.before is not None and self.released is not None and self.released.cut <= self.before.seed
+
+    def _carried(self, identity: Identity) -> DataFrame | None:
+        return None if self.before is None else self.before.carried.get(identity.written.table)
+
+    def _with_added_to(self, fresh: DataFrame, carried: DataFrame, identity: Identity) -> DataFrame:
+        assert self.before is not None
+        asked = added_to(fresh, carried)
+        return fresh.unionByName(judged_before(self.session, self.tables, identity, self.before.seed, asked))
+
+    def _in_delta(self, identity: Identity) -> DataFrame:
+        carried = self._carried(identity)
+        if self.before is None or carried is None:
+            return in_delta(self.session, self.tables, identity, self.cut)
+        seed, wrong = self.before.seed, read_again(carried)
+        return in_delta_since(self.session, self.tables, identity, self.cut, seed, wrong)
+
+
+def _held_after_ms(identity: Identity, truth: Recomputed) -> int:
+    return ALL_DUE if identity.suppression is None else truth.held_after_ms[identity.suppression]
+
+
+def _may_be_gone(identity: Identity) -> Column:
+    """Whether retention, or a later record of the same key, can have taken the record from the topic."""
+    topic = identity.written.topic
+    if "compact" in topic.cleanup_policy and not identity.is_latest:
+        return F.lit(True)
+    return F.coalesce(F.col(f"{EXPECTED}_entry")[AT_MS] < F.lit(_kept_since_ms(identity)), F.lit(False))
+
+
+def _at(written: Written) -> Column:
+    """Return the time by which a row ages that no other replaces."""
+    if ageing(written) == "window":
+        return F.col(WINDOW_END)
+    return F.coalesce(*(F.col(f"{side}_entry")[AT_MS] for side in (EXPECTED, COMPLETE)))
+
+
+def _or_none(since_ms: int) -> int | None:
+    return None if since_ms == NONE_DUE else since_ms
+
+
+def _kept_since_ms(identity: Identity) -> int:
+    """The time from which on the topic keeps its records."""
+    retention_ms = identity.written.topic.retention_ms
+    return NONE_DUE if retention_ms == UNLIMITED_RETENTION_MS else time.time_ns() // 1_000_000 - retention_ms
+
+
+def _complete_rows(identity: Identity) -> Column:
+    """The rows that unlimited grace gives."""
+    if not identity.is_latest:
+        return F.col(COMPLETE)
+    entry = F.col(f"{COMPLETE}_entry")
+    return F.filter(F.array(entry), lambda one: one.isNotNull())
+
+
+def _seen_text(identity: Identity) -> Column:
+    """Return what readers see of the row: what the stream was to write, or else what a backfill has made of it."""
+    seen = _told(F.try_element_at(F.col(SEEN), F.lit(1)), identity)
+    return F.when(F.col(SEEN).isNull(), _text(EXPECTED, identity)).otherwise(seen)
+
+
+def _text(side: str, identity: Identity) -> Column:
+    """The row and its time; ``deleted`` where there is a deletion, null where there is nothing."""
+    return _told(F.col(f"{side}_entry"), identity)
+
+
+def _place_text(place: str, identity: Identity) -> Column:
+    return _told(F.col(shown_of(place)), identity) if identity.is_latest else _text(place, identity)
+
+
+def _told(entry: Column, identity: Identity) -> Column:
+    told = F.to_json(F.struct(entry[ROW].alias(ROW), entry[AT_MS].alias("timestamp_ms")))
+    told = plain_decimals(told, identity.fields)
+    return F.when(entry[ROW].isNotNull(), told).when(entry.isNotNull(), F.lit("deleted"))

@@ -1,0 +1,244 @@
+"""Checks before an audit begins: what would hinder it, and from when a live stream can be judged.
+
+They run before Spark is started, which takes longer than to refuse. A live stream can be judged once everything it has
+published so far is in its ledger and its tables too.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from recount.audit.audit_shape import flow_of
+from recount.audit.carry.erased_keys import ErasedKeys
+from recount.audit.carry.store import NOTHING, AuditStore, Run
+from recount.audit.certificate.signing import signer_in
+from recount.audit.compare.identity import identity_of
+from recount.audit.cut.audited_ledger import Ledger, Order
+from recount.audit.cut.in_force import InForce
+from recount.audit.cut.kept_log import StretchLog, sources_of
+from recount.audit.findings.finding_register import Interval, Source
+from recount.audit.integrity.strangers import damage_told
+from recount.audit.objections import writes_nothing
+from recount.certificate.finding import finding_id
+from recount.declare.registry import is_audited
+from recount.declare.topology import Topology
+from recount.kafka import positions
+from recount.kafka.certificate_heads import published_head
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import Partition, partitions_of
+from recount.kafka.topics_on_cluster import ids_of
+from recount.runtime.errors import RecountError, Terminal, Transient
+from recount.runtime.log_lines import about
+from recount.runtime.settings import Settings
+from recount.tables.decisions import acceptances
+from recount.tables.ledger import BatchProof, topics_made_anew
+from recount.tables.places import Tables
+
+_PAUSE_S = 1.0
+_LOG = logging.getLogger(__name__)
+_AT_A_TIME = 8
+"""To look is to wait: for brokers, for tables, for a stream that is between its two commits."""
+
+
+def published_offsets(connection: Connection, topology: Topology) -> dict[tuple[str, int], int]:
+    """Up to where the stream has committed its batches to Kafka; partitions without a commit are left out.
+
+    Asked before the ends of its topics are, so that these hold every output of those batches.
+    """
+    partitions = [found for source in topology.sources for found in partitions_of(connection, source.topic.name)]
+    return positions.published_offsets(connection, connection.group(topology.name), partitions)
+
+
+def judgeable_offsets(connection: Connection, tables: Tables, topology: Topology) -> dict[tuple[str, int], int]:
+    """The same, but no further than the ledger where the stream cannot complete the batch after it.
+
+    It does not start before a person has accepted each topic that it reads and that was recreated; to accept one there
+    must be an audit, which would wait for that batch. Raises ``Terminal`` where Kafka is behind the ledger.
+    """
+    # in this order: a batch is on Kafka before it is in the ledger
+    newest, published = Ledger.newest(tables, topology.name), published_offsets(connection, topology)
+    if newest is None:
+        return published
+    ends = newest.ends
+    behind = {place: offset for place, offset in published.items() if offset < ends.get(place, 0)}
+    if not behind and _holds(newest, published):
+        return published
+    read = {source.topic.name for source in topology.sources}
+    known = {topic: one for topic, one in newest.topic_ids.items() if topic in read}
+    made_anew = topics_made_anew([known, ids_of(connection, known)])
+    if not {topic for topic, _ in behind} <= {one.place for one in made_anew}:
+        raise _behind(topology, behind, ends)
+    findings = {finding_id(topology.name, one) for one in made_anew}
+    if _holds(newest, published) or findings <= {one.finding for one in acceptances(tables, topology.name)}:
+        return published
+    return {place: min(offset, ends[place]) for place, offset in published.items() if place in ends}
+
+
+def _behind(topology: Topology, behind: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Terminal:
+    told = [f"{topic}-{number}@{behind[topic, number]} of {ends[topic, number]}" for topic, number in sorted(behind)]
+    return Terminal(
+        f"Kafka is behind the tables of {topology.name}: were its group's offsets reset, or the cluster restored?",
+        given=f"committed on Kafka, of what the ledger has: {', '.join(told)}",
+        expected="the offsets of the batch with which the ledger ends, or of the one after",
+        remedy=f"restore the tables of the same time, or `recount reset {topology.name}`",
+    )
+
+
+def settled_ledger(
+    tables: Tables,
+    topology: Topology,
+    published: Mapping[tuple[str, int], int],
+    *,
+    down_to: Order | None = None,
+    patience_s: float = 60.0,
+) -> Ledger:
+    """The ledger once it holds every batch up to the offsets ``published``, which Kafka has committed.
+
+    Of it the batches from ``down_to`` on (None: all).
+
+    A batch is committed to Kafka first and to Delta then, its proof last of all: what is in the ledger is in every
+    table. A driver killed in between leaves the second half to its successor. Raises ``Transient`` when that has not
+    come within ``patience_s``.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        newest = Ledger.newest(tables, topology.name)
+        if newest is not None and _holds(newest, published):
+            return Ledger.read(tables, topology.name, down_to)
+        if newest is None and not published:
+            return Ledger(())
+        if time.monotonic() > deadline:
+            raise Transient(
+                f"stream {topology.name} is in the middle of a batch",
+                given=f"committed on Kafka: {published}",
+                expected="the same batch in the ledger and in the tables",
+                remedy="relaunch the stream so that it completes the batch, then audit again",
+            )
+        time.sleep(_PAUSE_S)
+
+
+def settled_since(
+    runs: Sequence[Run],
+    tables: Tables,
+    topology: Topology,
+    published: Mapping[tuple[str, int], int],
+    end_ms: int | None,
+) -> tuple[Ledger, BatchProof] | None:
+    """``settled_ledger`` since the last cut of all ``runs``, and of the batches after it the last before ``end_ms``.
+
+    None where there is none: no audit was complete, no batch came since, or the interval ends before.
+    """
+    last = max((run.order for run in runs), default=None)
+    if last is None:
+        return None
+    ledger = settled_ledger(tables, topology, published, down_to=last)
+    for proof in reversed(ledger.up_to(published).proofs):
+        if proof.order > last and (end_ms is None or proof.batch_timestamp_ms < end_ms):
+            return ledger, proof
+    return None
+
+
+def _holds(proof: BatchProof, published: Mapping[tuple[str, int], int]) -> bool:
+    ends = proof.ends
+    return all(ends.get(partition, -1) >= offset for partition, offset in published.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRequest:
+    """Properties that the audits of one call have in common; ``audit`` is the name of each."""
+
+    audit: str
+    interval: Interval
+    source: Source
+    from_the_beginning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auditable:
+    """The ``offsets`` that the audit of each stream has to read, or ``refusals``, the reason why there is none."""
+
+    offsets: Mapping[str, int]
+    refusals: Mapping[str, Exception]
+
+    @classmethod
+    def of(cls, settings: Settings, topologies: Sequence[Topology], request: AuditRequest) -> Auditable:
+        """Look at all ``topologies`` at once."""
+
+        def look(topology: Topology) -> int | Exception:
+            with about(stream=topology.name, audit=request.audit):
+                try:
+                    with damage_told(topology.name):
+                        return require_auditable(settings, topology, request)
+                except Exception as refusal:
+                    # whatever it is, the others are audited
+                    if not isinstance(refusal, RecountError):
+                        _LOG.exception("whether %s can be audited is not known", topology.name)
+                    return refusal
+
+        with ThreadPoolExecutor(_AT_A_TIME) as threads:
+            found = dict(zip([one.name for one in topologies], threads.map(look, topologies), strict=True))
+        return cls(
+            offsets={name: one for name, one in found.items() if isinstance(one, int)},
+            refusals={name: one for name, one in found.items() if isinstance(one, Exception)},
+        )
+
+
+def require_auditable(settings: Settings, topology: Topology, request: AuditRequest) -> int:
+    """How many offsets of the log the audit has to read.
+
+    Raises what the audit itself would raise, where that can be known from the ledger and from Kafka: ``Transient`` when
+    the stream is stuck between its two commits, ``Terminal`` when there is nothing to audit, the declaration is another
+    one or the log has expired.
+    """
+    signer_in(settings.keys)
+    if not is_audited(topology):
+        raise writes_nothing(topology)
+    connection, tables = Connection.of(settings), Tables(settings.data)
+    published_head(connection, topology.name)
+    store, in_force = AuditStore(None, tables, topology.name), InForce.of(topology, settings.data)
+    store.require_new(request.audit)
+    erased = ErasedKeys.of(settings, topology.name)
+    erased.require_finished()
+    is_single = flow_of(topology) is not None
+    if not is_single:
+        for node in topology.written:
+            identity_of(node)
+    reached = judgeable_offsets(connection, tables, topology)
+    fingerprint, end_ms = in_force.declared.fingerprint, request.interval.end_ms
+
+    def usable(run: Run) -> bool:
+        return erased.admits(run) and (is_single or run.fingerprint == fingerprint)
+
+    seed = NOTHING
+    since = None if request.from_the_beginning else settled_since(store.runs(), tables, topology, reached, end_ms)
+    if since:
+        ledger, cut = since
+        seed = store.seed_for(ledger, cut.order, usable)
+    if seed.run is None:
+        ledger = settled_ledger(tables, topology, reached)
+        cut = ledger.up_to(reached).cut_before(end_ms)
+        if erased.newest:
+            erased.require_judgeable(cut.order)
+        if not request.from_the_beginning:
+            seed = store.seed_for(ledger, cut.order, usable)
+            if seed.run is None and erased.newest:
+                seed = store.seed_of(erased.newest.audit)
+    sources = sources_of(connection, tables, topology, request.source)
+    log = StretchLog(connection=connection, tables=tables, sources=sources)
+    if request.from_the_beginning:
+        after = in_force.after if is_single else None
+        after = erased.newest.order if erased.newest else after
+    else:
+        same = store.seed_at(ledger, cut.order, usable)
+        if is_single and in_force.after == cut.order and same.run:
+            seed = same
+        reach = log.reach(ledger, seed, cut, same)
+        after, cut = reach.seed.order, reach.cut
+    stretch = ledger.between(after, cut.order)
+    in_force.require_made_by(stretch)
+    log.require(stretch)
+    return stretch.offsets

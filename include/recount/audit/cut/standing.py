@@ -1,0 +1,163 @@
+"""Claims that an audit keeps, so that the next one reads only what was written since.
+
+Kept are the claims about every row that can still change: of a table each key, of windows and records those no older
+than the look back. Where such a row is in order and has revisions, the last one is kept: they go on from there. Where a
+row is wrong everything is kept, whatever its age, and its Delta rows are read again until it is in order. A row that
+is missed, or that a backfill has corrected, is kept too: corrections are judged whenever they come. What was on
+Kafka before its batch was judged is kept for the audit that judges it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from recount.audit.compare.claims import AT_MS, ENTRY, IDENTITY, IS_NULL, REVISION, SIDE, STANDING
+from recount.audit.compare.fidelity import EXPIRED, MATCH, PLACES
+from recount.audit.compare.identity import Identity
+from recount.audit.compare.published import DELTA, KAFKA, LATER
+from recount.audit.compare.results import COMPLETE, EXPECTED
+from recount.audit.explain.completeness import COMPLETENESS, CORRECTION, KEPT
+from recount.audit.integrity.table_checksums import Unsettled
+from recount.declare.operators.nodes import WINDOW_END
+
+MAX_UNSETTLED = 1_000
+_SAME_AS_TEXT = ("string", "long", "boolean")
+"""Keys of which Spark and Polars make the same text."""
+_WRONG, _FOLLOWED, _PENDING, _RECENT, _HELD, _RANK = (
+    "__wrong",
+    "__followed",
+    "__pending",
+    "__recent",
+    "__held",
+    "__rank",
+)
+
+
+def with_carried(
+    fresh: DataFrame, carried: DataFrame, identity: Identity, again_since_ms: int | None = None
+) -> DataFrame:
+    """``fresh`` claims and the ``carried`` ones of the audit before; what the recompute says again replaces the latter.
+
+    A row of a stream leaves once, so what was expected of it before still is. Without lateness it says all records
+    since ``again_since_ms`` again.
+    """
+    if again_since_ms is not None:
+        carried = carried.where((F.col(SIDE) != COMPLETE) | (F.col(ENTRY)[AT_MS] < again_since_ms))
+    replaced = (EXPECTED, COMPLETE) if identity.is_latest else (COMPLETE,)
+    said = fresh.where(F.col(SIDE).isin(*replaced)).select(
+        *(F.col(name).alias(f"__{name}") for name in (*IDENTITY, SIDE))
+    )
+    same = [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in (*IDENTITY, SIDE)]
+    known = fresh.unionByName(carried.join(said.distinct(), same, "left_anti"))
+    if identity.is_latest or not identity.has_bounds:
+        return known
+    # a window that was merged into another is said again as a deletion
+    return known.where((F.col(SIDE) != COMPLETE) | ~F.col(ENTRY)[IS_NULL])
+
+
+def added_to(fresh: DataFrame, carried: DataFrame) -> DataFrame:
+    """The identities of which late records alone made ``fresh`` rows, and of which nothing was ``carried``.
+
+    Where key and time identify rows, others of the same identity may have been judged and let go: a late
+    record can be of any age.
+    """
+    is_late = F.bool_and(F.col(SIDE) == COMPLETE)
+    late = fresh.groupBy(*IDENTITY).agg(is_late.alias("__is_late")).where("__is_late").select(*IDENTITY)
+    known = carried.select(*(F.col(name).alias(f"__{name}") for name in IDENTITY))
+    return late.join(known, [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in IDENTITY], "left_anti")
+
+
+def read_again(carried: DataFrame) -> DataFrame:
+    """The identities whose Delta rows were not kept, with the revision that stood before them, if any did."""
+    stood = F.max(F.when(F.col(STANDING), F.col(REVISION)))
+    by_identity = carried.groupBy(*IDENTITY).agg(F.bool_or(F.col(SIDE) == DELTA).alias("__kept"), stood.alias(REVISION))
+    return by_identity.where(~F.col("__kept")).select(*IDENTITY, REVISION)
+
+
+def to_keep(claims: DataFrame, judged: DataFrame, identity: Identity, since_ms: int) -> DataFrame:
+    """Return the ``claims`` about a sink, which were ``judged``, that the next audit needs.
+
+    ``since_ms`` is the end of the look back: rows before it, and windows that end before it, change no more. What is
+    at it the recompute says again, so it is kept.
+    """
+    told = judged.select(
+        *(F.col(name).alias(f"__{name}") for name in IDENTITY),
+        (~_in_order()).alias(_WRONG),
+        ((F.col(COMPLETENESS) != KEPT) | F.col(CORRECTION).isNotNull()).alias(_FOLLOWED),
+    )
+    same = [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in IDENTITY]
+    known = claims.join(told, same, "left").withColumns(
+        {
+            _WRONG: F.coalesce(F.col(_WRONG), F.lit(False)),
+            _FOLLOWED: F.coalesce(F.col(_FOLLOWED), F.lit(False)),
+            _PENDING: _is_pending(identity),
+            _RECENT: _is_recent(identity, since_ms),
+            _HELD: _is_held(),
+        }
+    )
+    in_order = ~F.col(_WRONG) & ~F.col(_PENDING)
+    kept = (
+        (F.col(_WRONG) & ~F.col(SIDE).isin(DELTA, LATER))
+        | (F.col(_PENDING) & (F.col(SIDE) == KAFKA))
+        | (in_order & (F.col(_RECENT) | F.col(_HELD) | F.col(_FOLLOWED)) & (F.col(SIDE) != LATER))
+    )
+    columns = [*claims.columns]
+    if identity.is_latest:
+        newest_first = Window.partitionBy(*IDENTITY, SIDE, _PENDING).orderBy(F.col(REVISION).desc_nulls_last())
+        known = known.withColumn(_RANK, F.row_number().over(newest_first))
+        kept &= ~in_order | (F.col(_RANK) == 1)
+        stands = in_order & F.col(SIDE).isin(*PLACES)
+        known = known.withColumn(STANDING, F.col(STANDING) | stands)
+    return known.where(kept).select(*columns)
+
+
+def unsettled_rows(judged: DataFrame, identities: Sequence[Identity]) -> dict[Identity, Unsettled]:
+    """Return the wrong rows of each sink: of many some, for nobody repairs so many one by one."""
+    wrong = judged.where(~_in_order()).select("sink", *IDENTITY)
+    found = defaultdict(list)
+    for row in wrong.limit(MAX_UNSETTLED).collect():
+        found[row.sink].append(tuple(row)[1:])
+    return {
+        one: Unsettled(
+            key=one.written.key,
+            has_bounds=one.has_bounds,
+            has_origin=one.has_origin,
+            is_latest=one.is_latest,
+            rows=found[one.written.topic.name],
+        )
+        for one in identities
+        if one.written.topic.name in found and one.written.fields[one.written.key].kind in _SAME_AS_TEXT
+    }
+
+
+def _in_order() -> Column:
+    return ~reduce(or_, (~F.col(f"{place}_verdict").isin(MATCH, EXPIRED) for place in PLACES))
+
+
+def _is_pending(identity: Identity) -> Column:
+    """Whether only batches after the cut have written it: on Kafka it may be there already."""
+    group = Window.partitionBy(*IDENTITY, *([REVISION] if identity.is_latest else []))
+    mine = (DELTA,) if identity.is_latest else (DELTA, EXPECTED)
+    by_later = F.max(F.col(SIDE) == LATER).over(group)
+    return by_later & ~F.max(F.col(SIDE).isin(*mine)).over(group)
+
+
+def _is_held() -> Column:
+    """Whether it is to be written yet, though it is in order: a suppression holds it."""
+    group = Window.partitionBy(*IDENTITY)
+    return F.max(F.col(SIDE) == EXPECTED).over(group) & ~F.max(F.col(SIDE) == DELTA).over(group)
+
+
+def _is_recent(identity: Identity, since_ms: int) -> Column:
+    if identity.has_bounds:
+        return F.col(WINDOW_END) >= F.lit(since_ms)
+    if identity.is_latest:
+        return F.lit(True)
+    newest = F.max(F.col(ENTRY)[AT_MS]).over(Window.partitionBy(*IDENTITY))
+    return newest >= F.lit(since_ms)

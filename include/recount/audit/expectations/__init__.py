@@ -1,0 +1,1 @@
+"""The suites of Great Expectations and what they look at."""

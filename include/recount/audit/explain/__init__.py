@@ -1,0 +1,1 @@
+"""Why a result differs or is incomplete, down to records of the log."""

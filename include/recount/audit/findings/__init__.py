@@ -1,0 +1,1 @@
+"""Findings of audits, and what people accepted."""

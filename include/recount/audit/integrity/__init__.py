@@ -1,0 +1,1 @@
+"""Whether tables, logs and files were altered by anybody but their writer."""

@@ -1,0 +1,216 @@
+"""The whole of an audit: judge, certify, and only then let the next audit begin where this one ended."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from recount.audit.audit_shape import flow_of
+from recount.audit.carry.erased_keys import ErasedKeys
+from recount.audit.carry.store import CORRECTIONS, PARTIALS, PUBLISHED, RECONCILIATION, VERDICTS, Run
+from recount.audit.certificate.assembly import document_of
+from recount.audit.certificate.certificate_files import load
+from recount.audit.certificate.issuing import issue, require_issuable
+from recount.audit.certificate.signing import signer_in, trusted_in
+from recount.audit.cut.in_force import certified_runs, removed_by_now
+from recount.audit.findings.finding_register import Findings, Interval, Source, read_register, standing_after
+from recount.audit.integrity.strangers import damage_told
+from recount.audit.single_auditor import Auditor
+from recount.audit.topology_auditor import TopologyAuditor
+from recount.declare.columns import AUDIT
+from recount.declare.operators.nodes import WINDOW_END
+from recount.declare.topology import Topology
+from recount.kafka.certificate_heads import HeadPublisher, published_head
+from recount.kafka.connection import Connection
+from recount.kafka.spark_source import refusals_told
+from recount.runtime.errors import Transient
+from recount.runtime.settings import Keeping, Settings
+from recount.tables.places import Tables
+
+_LOG = logging.getLogger(__name__)
+
+_BUILT_ON = (PARTIALS, PUBLISHED, VERDICTS, CORRECTIONS)
+"""The tables with a row per result of which later audits and backfills read what their lineage has left.
+
+Nobody reads the ``reconciliation`` of another audit. The other tables are small and stay.
+"""
+_FILES_KEPT_H = 24
+"""For readers of an earlier version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifiedAudit:
+    """Findings of an audit, and the certificate that says so."""
+
+    findings: Findings
+    certificate: Path
+
+
+class ErasedMeanwhile(Transient):
+    """A key was erased while an audit was at work, which has still seen it."""
+
+
+def _require_nothing_erased_since(settings: Settings, stream: str, judged: Findings) -> None:
+    """Asked while no other certificate, and no erasure, can come between."""
+    now = ErasedKeys.of(settings, stream)
+    if now.unfinished is not None or now.done != judged.erasures:
+        raise ErasedMeanwhile(
+            f"a key was erased from {stream} while it was audited",
+            given=judged.audit,
+            expected="an audit that begins after the erasure",
+            remedy="audit again",
+        )
+
+
+def new_audit_id() -> str:
+    """A name for an audit that sorts by the time it began."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def audited(
+    session: SparkSession,
+    settings: Settings,
+    topology: Topology,
+    *,
+    audit: str | None = None,
+    interval: Interval | None = None,
+    source: Source = "auto",
+    from_the_beginning: bool = False,
+) -> CertifiedAudit:
+    """Audit ``topology`` and issue its certificate; a violation is a result, not an error.
+
+    It goes on from where the last audit ended, unless ``from_the_beginning``.
+    """
+    with damage_told(topology.name):
+        return _audited(
+            session, settings, topology, audit or new_audit_id(), interval or Interval(), source, from_the_beginning
+        )
+
+
+def _audited(
+    session: SparkSession,
+    settings: Settings,
+    topology: Topology,
+    audit: str,
+    interval: Interval,
+    source: Source,
+    from_the_beginning: bool,
+) -> CertifiedAudit:
+    # what would keep the certificate from being issued is said before the work
+    signer = signer_in(settings.keys)
+    connection = Connection.of(settings)
+    published_head(connection, topology.name)
+    require_issuable(settings.reports, topology.name)
+    kind = TopologyAuditor if flow_of(topology) is None else Auditor
+    auditor = kind(session, settings, topology)
+    auditor.store.require_new(audit)
+    tables = Tables(settings.data)
+    known = read_register(settings, topology.name)
+    with refusals_told():
+        judged = auditor.audit(audit, interval, source=source, from_the_beginning=from_the_beginning, known=known)
+    finished_ms = auditor.store.next_ms()
+
+    def standing_now() -> Findings:
+        """Another audit of the stream may have ended meanwhile, and what it saw is not forgotten either."""
+        now = read_register(settings, topology.name)
+        return replace(judged, standing=standing_after(known, now, tables, judged, auditor.store, finished_ms))
+
+    certified = [standing_now()]
+
+    def said() -> dict[str, Any]:
+        _require_nothing_erased_since(settings, topology.name, judged)
+        certified.append(standing_now())
+        return document_of(certified[-1])
+
+    try:
+        certificate = issue(
+            topology.name,
+            audit,
+            said,
+            settings.reports,
+            signer=signer,
+            trusted=trusted_in(settings.keys),
+            opened=lambda: HeadPublisher(connection, topology.name),
+        )
+    except ErasedMeanwhile:
+        # what it wrote has the key
+        auditor.store.forget(audit)
+        auditor.store.purge()
+        raise
+    findings = certified[-1]
+    seed = findings.seed
+    auditor.store.complete(
+        Run(
+            audit=findings.audit,
+            finished_ms=finished_ms,
+            interval_start_ms=interval.start_ms,
+            interval_end_ms=interval.end_ms,
+            source=source,
+            seed=seed.run.audit if seed.run else None,
+            lineage=(*seed.lineage, findings.audit),
+            generation=findings.cut.generation,
+            batch=findings.cut.batch,
+            frontier_ms=findings.frontier_ms,
+            published_ends=findings.published_ends,
+            outcome=findings.outcome,
+            certificate=certificate.name,
+            counts=findings.counts,
+            checkpoint_id=findings.cut.checkpoint_id,
+            repaired=tuple(finding.id for finding in findings.standing.repaired) if findings.standing else (),
+            certificate_sha256=str(load(certificate)["sha256"]),
+            checksums=findings.checksums,
+            read_to=findings.read_to,
+            tables=findings.tables,
+            fingerprint=findings.fingerprint,
+            released=findings.released,
+            built_on=findings.built_on,
+        )
+    )
+    trim_audits(tables, topology.name, Keeping.of(settings.keeping), certified_runs(settings, topology.name))
+    return CertifiedAudit(findings=findings, certificate=certificate)
+
+
+def trim_audits(tables: Tables, stream: str, keeping: Keeping, runs: Sequence[Run]) -> None:
+    """Remove rows of old ``runs`` on which none builds, and of windows that are judged no more; then unused files.
+
+    Raises nothing: the audit is complete, and the next one tries again.
+    """
+    try:
+        old = _old(runs, keeping.milliseconds("verdicts"))
+        unneeded = old - {audit for run in runs if run.audit not in old for audit in run.lineage}
+        released = removed_by_now(runs)
+        # of the newest all stays: its expectations are still to be compared with its verdicts
+        gone = f"{WINDOW_END} < {released.before_ms} AND {AUDIT} <> '{runs[-1].audit}'" if released else None
+        for name in _BUILT_ON:
+            _trim(tables.audit(stream, name), unneeded, gone)
+        _trim(tables.audit(stream, RECONCILIATION), old, None)
+    except Exception:
+        _LOG.warning("removing old rows of the audits of %s failed", stream, exc_info=True)
+
+
+def _old(runs: Sequence[Run], kept_ms: int | None) -> set[str]:
+    """The audits that were older than ``kept_ms`` when the newest ended; None: none ever is."""
+    if kept_ms is None:
+        return set()
+    return {run.audit for run in runs if runs[-1].finished_ms - run.finished_ms > kept_ms}
+
+
+def _trim(path: str, unneeded: set[str], gone: str | None) -> None:
+    if not DeltaTable.is_deltatable(path):
+        return
+    table = DeltaTable(path)
+    there = {str(partition[AUDIT]) for partition in table.partitions()}
+    if there & unneeded:
+        names = ", ".join(f"'{audit}'" for audit in sorted(there & unneeded))
+        table.delete(f"{AUDIT} IN ({names})")
+    if gone and WINDOW_END in {field.name for field in table.schema().fields}:
+        table.delete(gone)
+    table.vacuum(retention_hours=_FILES_KEPT_H, enforce_retention_duration=False, dry_run=False)

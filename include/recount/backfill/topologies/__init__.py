@@ -1,1 +1,0 @@
-"""Backfills of topologies that the general audit audits."""

@@ -1,0 +1,1 @@
+"""A certificate, the chain of them, its findings and their register, as documents."""

@@ -1,1 +1,0 @@
-"""A standalone Spark cluster as its drivers meet it."""

@@ -1,1 +1,0 @@
-"""Commands of the core, which itself is standard library only."""

@@ -1,0 +1,1 @@
+"""The language: topics, schemas, expressions, windows, aggregates, topologies. Standard library only."""

@@ -1,0 +1,206 @@
+"""Joins, declared: stream with stream, stream with table, table with table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from recount.declare.columns import INTERNAL
+from recount.declare.expression_types import type_of
+from recount.declare.expressions import Column, Expression
+from recount.declare.operators.tables import is_read_as_table, is_versioned
+from recount.declare.schema import FieldType
+from recount.runtime.errors import require
+from recount.runtime.times import readable
+
+if TYPE_CHECKING:
+    from recount.declare.operators.nodes import Node
+
+JoinKind = Literal["inner", "left", "outer"]
+AsOf = Literal["event", "arrival"]
+
+
+class Join:
+    """Two inputs of equal key; what leaves has the left side's key and the fields of both.
+
+    A field of the right side that is named and typed like the left side's key is taken for the same: values often
+    repeat the key of their record.
+    """
+
+    left: Node
+    right: Node
+
+    @property
+    def keys_are_equal(self) -> bool:
+        """Whether the rows of both sides that go together have one key."""
+        return True
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The left and the right operator."""
+        return self.left, self.right
+
+    @property
+    def key(self) -> str:
+        """The key of the left side."""
+        return self.left.key
+
+    @cached_property
+    def fields(self) -> Mapping[str, FieldType]:
+        """The key, then the fields of the left, then of the right side."""
+        right = {name: kind for name, kind in self.right.fields.items() if name != self.right.key}
+        key = self.left.key
+        repeats = self.keys_are_equal and right.get(key) == self.left.fields[key]
+        of_record = key.startswith(INTERNAL)  # the right side's is that of another record, which nobody asks for
+        twice = sorted((self.left.fields.keys() & right.keys()) - ({key} if repeats or of_record else set()))
+        require(
+            not twice,
+            "join",
+            given=f"on both sides: {', '.join(map(_told, twice))}",
+            expected="each field on one side only",
+            remedy='rename one before the join, or leave it out: .select("status", payment_amount=col("amount")) keeps'
+            " the key and what it names",
+        )
+        return {**right, **self.left.fields}
+
+    def _require_equal_keys(self) -> None:
+        types = [str(node.fields[node.key]) for node in (self.left, self.right)]
+        require(
+            types[0] == types[1],
+            "join key",
+            given=" and ".join(types),
+            expected="the same type on both sides",
+            remedy="give both sides their key with select_key",
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StreamStreamJoin(Join):
+    """Pairs l and r of one key with ``l.ts - before <= r.ts <= l.ts + after``, both ends inclusive.
+
+    l is late when ``l.ts + after + grace < stream time`` of its own partition, r when ``r.ts + before + grace < stream
+    time``. In a left or outer join a record without a partner leaves once, alone, when no partner can be on time any
+    more: ``ts + before + after + grace < frontier``.
+    """
+
+    left: Node
+    right: Node
+    kind: JoinKind
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+
+    def __post_init__(self) -> None:
+        self._require_equal_keys()
+        assert self.fields
+
+    @property
+    def delay_ms(self) -> int:
+        """A record without a partner leaves so long after its own time."""
+        return self.before_ms + self.after_ms + self.grace_ms
+
+    def __str__(self) -> str:
+        bounds = f"{readable(self.before_ms)} before to {readable(self.after_ms)} after"
+        return f"{self.kind} join of streams, {bounds}, grace {readable(self.grace_ms)}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StreamTableJoin(Join):
+    """Adds to each record of the left stream the row of the right table; only stream records make results.
+
+    ``as_of``: the row as of the record's time (``event``), or the one that is current when the record is read
+    (``arrival``), which depends on how the log was read. ``grace_ms``: the record waits until ``ts <= stream time of
+    the table - grace``. ``by`` finds the row by an expression instead of the key (a global table). ``history_ms``: as
+    of the record's time, but of no time before ``c - history``, where c is how far time has come at the record; None:
+    of any time.
+    """
+
+    left: Node
+    right: Node
+    kind: Literal["inner", "left"]
+    grace_ms: int | None = None
+    by: Expression | None = None
+    as_of: AsOf = "event"
+    history_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            self.as_of in ("event", "arrival"),
+            "as_of of a lookup",
+            given=self.as_of,
+            expected="'event' or 'arrival'",
+            remedy="leave it out: a record finds the row as of its own time",
+        )
+        require(
+            self.as_of == "event" or not is_versioned(self.right),
+            "as_of of a lookup",
+            given="'arrival', a versioned table",
+            expected="'event' with a versioned table",
+            remedy="leave out as_of='arrival', or versioned=True",
+        )
+        require(
+            self.grace_ms is None or (self.as_of == "event" and is_read_as_table(self.right)),
+            "join grace",
+            given=f"{readable(self.grace_ms or 0)}, as_of='{self.as_of}', {self.right}",
+            expected="a stream or topic read as a table, and as_of='event'",
+            remedy="leave out the grace, or read the changes from a topic: table(topic)",
+        )
+        require(
+            self.history_ms is None or self.as_of == "event",
+            "history of a lookup",
+            given=f"{readable(self.history_ms or 0)}, as_of='{self.as_of}'",
+            expected="a history with as_of='event': as of arrival there is one row for each key",
+            remedy="leave out the history",
+        )
+        if self.by is None:
+            self._require_equal_keys()
+        else:
+            given, key = type_of(self.by, self.left.fields), self.right.fields[self.right.key]
+            require(
+                given == key,
+                "by of a lookup",
+                given=f"{self.by} ({given})",
+                expected=f"a {key}, as the keys of the table are",
+                remedy="look up by another field, or key the table with stream(topic).select_key(...).to_table()",
+            )
+        assert self.fields
+
+    @property
+    def keys_are_equal(self) -> bool:
+        """Whether the row is found by the key of the stream."""
+        return self.by is None or (isinstance(self.by, Column) and self.by.name == self.left.key)
+
+    @property
+    def delay_ms(self) -> int:
+        """The grace for which records wait."""
+        return self.grace_ms or 0
+
+    def __str__(self) -> str:
+        table = "versioned table" if is_versioned(self.right) else "table"
+        by = "" if self.by is None else f" by {self.by}"
+        grace = "" if self.grace_ms is None else f", grace {readable(self.grace_ms)}"
+        as_of = ", as of arrival" if self.as_of == "arrival" else ""
+        history = "" if self.history_ms is None else f", history {readable(self.history_ms)}"
+        return f"{self.kind} join with {table}{by}{grace}{as_of}{history}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableTableJoin(Join):
+    """One row per key from the latest of both tables; a new result whenever either side changes."""
+
+    left: Node
+    right: Node
+    kind: JoinKind
+
+    def __post_init__(self) -> None:
+        self._require_equal_keys()
+        assert self.fields
+
+    def __str__(self) -> str:
+        return f"{self.kind} join of tables"
+
+
+def _told(name: str) -> str:
+    return f"{name}, the key that the record came with" if name.startswith(INTERNAL) else name

@@ -1,0 +1,1 @@
+"""A stream at work, by the stage of a record: source, stage, exchange, state, operators, commit, upkeep, driver."""

@@ -1,0 +1,1 @@
+"""How a batch is committed: Delta tables, Kafka transaction, proof."""

@@ -1,0 +1,168 @@
+"""The Delta tables of one stream: state, its batch ledger, late records, rejected records, outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import polars as pl
+
+from recount.declare.columns import BATCH, GENERATION
+from recount.engine.commit.delta_table import DELTA_LOG_KEPT_MS, AppendOnlyTable, LedgerTable
+from recount.engine.stage.map_stage import LATE_SCHEMA, REJECTED_SCHEMA
+from recount.engine.upkeep.trimming import AgeingRows, Compaction, Trimming
+from recount.runtime.errors import Terminal
+from recount.tables.batch_proofs import History
+from recount.tables.ledger import BatchProof
+from recount.tables.places import Tables
+
+Schema = Mapping[str, pl.DataType]
+Order = tuple[int, int]
+"""Generation and batch."""
+
+_BATCH: Schema = {GENERATION: pl.Int32(), BATCH: pl.Int64()}
+_REJECTED = {name: kind for name, kind in REJECTED_SCHEMA.items() if not name.startswith("record_")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchRows:
+    """The rows that one batch adds to the tables; ``emitted`` by table."""
+
+    state: pl.DataFrame
+    late: pl.DataFrame
+    rejected: pl.DataFrame
+    emitted: Mapping[str, pl.DataFrame]
+
+    @property
+    def filled(self) -> dict[str, pl.DataFrame]:
+        """The tables beside the state that get rows, by the names in ``BatchProof.appended``."""
+        outputs = {f"outputs/{name}": frame for name, frame in self.emitted.items()}
+        every = {"late": self.late, "rejected": self.rejected, **outputs}
+        return {name: frame for name, frame in every.items() if not frame.is_empty()}
+
+
+class StreamTables:
+    """The tables that the stream ``name`` writes below ``root``, and nobody else; ``outputs`` by table.
+
+    Earlier versions can be read for ``delta_log_kept_ms``; for ``ageing``, ``closed_after_ms`` and ``reports`` see
+    ``Trimming``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        root: str,
+        *,
+        state: Schema,
+        outputs: Mapping[str, Schema],
+        ageing: Mapping[str, AgeingRows] | None = None,
+        closed_after_ms: int = 0,
+        reports: str | None = None,
+        delta_log_kept_ms: int = DELTA_LOG_KEPT_MS,
+    ) -> None:
+        places = Tables(root)
+        self._name = name
+
+        def table(path: str, schema: Schema, *, carries_proofs: bool = False) -> AppendOnlyTable:
+            return AppendOnlyTable(
+                path=path, schema={**schema, **_BATCH}, carries_proofs=carries_proofs, log_kept_ms=delta_log_kept_ms
+            )
+
+        self.state = table(places.state(name), state, carries_proofs=True)
+        self.late = table(places.late(name), LATE_SCHEMA)
+        self.rejected = table(places.rejected(name), _REJECTED)
+        self.outputs = {output: table(places.output(output), schema) for output, schema in outputs.items()}
+        self.ledger = LedgerTable(places.ledger(name), self.state)
+        self.history = History(places.state(name), moved_to=places.ledger(name))
+        self._named = {"late": self.late, "rejected": self.rejected}
+        self._named |= {f"outputs/{output}": table for output, table in self.outputs.items()}
+        others = list(self._named.values())
+        self.trimming = Trimming(
+            name,
+            root,
+            state=self.state,
+            late=self.late,
+            rejected=self.rejected,
+            outputs=self.outputs,
+            ageing=ageing or {},
+            closed_after_ms=closed_after_ms,
+            reports=reports,
+        )
+        self.compaction = Compaction(others, self.state, self.ledger, self.trimming.trim)
+        self._all = [*others, self.state, self.ledger.table]
+
+    def require_new(self) -> None:
+        """Raise ``Terminal`` where a table of results has rows: before the first start they are of another stream."""
+        filled = sorted(name for name, table in self.outputs.items() if table.has_rows())
+        if filled:
+            raise Terminal(
+                f"stream {self._name} has never run, and there are results already",
+                given=f"rows in {', '.join(f'outputs/{name}' for name in filled)}",
+                expected="no rows: they would be written a second time, to the topic as well",
+                remedy="was the stream renamed? Give it its name back, or let it write to another topic; was its state"
+                " lost? Restore streams and declarations from a backup of the same time",
+            )
+
+    def create(self) -> None:
+        """Create the tables that do not exist."""
+        for table in self._all:
+            table.create()
+
+    def append(self, rows: BatchRows, proof: BatchProof) -> None:
+        """Append the batch to each table; a table that has it already is left alone.
+
+        The state comes last, for its commit carries the proof: a batch that is in the ledger is in every table. It is
+        made even when the batch adds no state.
+        """
+        writer = _writer(proof.stream, proof.checkpoint_id)
+
+        def append(table: AppendOnlyTable, frame: pl.DataFrame, metadata: str | None = None) -> None:
+            numbered = frame.with_columns(
+                pl.lit(proof.generation, pl.Int32).alias(GENERATION), pl.lit(proof.batch, pl.Int64).alias(BATCH)
+            )
+            table.append(numbered, writer=writer, version=proof.batch, metadata=metadata)
+
+        with ThreadPoolExecutor(max_workers=len(self._named)) as pool:
+            done = [pool.submit(append, self._named[name], frame) for name, frame in rows.filled.items()]
+        for future in done:
+            future.result()
+        append(self.state, rows.state, proof.to_json())
+        self.compaction.batch_appended(proof.batch)
+
+    def lack(self, last: BatchProof, former: BatchProof | None, *, in_flight: bool) -> bool:
+        """Whether a table lacks the rows of ``last``, the last batch of the ledger, before which came ``former``.
+
+        Raises ``Terminal`` for a table that lacks rows of an earlier batch, or has some of a later one, except of the
+        batch that is ``in_flight``: it was restored alone.
+        """
+        lacking = False
+        for name, table in self._named.items():
+            known = last.appended.get(name)
+            before = former.appended.get(name) if former else None
+            if known and not _has(table, last.stream, known):
+                if known != (last.checkpoint_id, last.batch) or (before and not _has(table, last.stream, before)):
+                    raise _restored(table, last, f"it lacks rows up to batch {known[1]} of checkpoint {known[0]}")
+                lacking = True
+            newest = table.last_version(_writer(last.stream, last.checkpoint_id))
+            if newest > last.batch + in_flight:
+                raise _restored(table, last, f"it has rows of batch {newest}")
+        return lacking
+
+
+def _writer(stream: str, checkpoint_id: str) -> str:
+    return f"recount/{stream}/{checkpoint_id}"
+
+
+def _has(table: AppendOnlyTable, stream: str, batch: tuple[str, int]) -> bool:
+    checkpoint_id, number = batch
+    return table.last_version(_writer(stream, checkpoint_id)) >= number
+
+
+def _restored(table: AppendOnlyTable, last: BatchProof, found: str) -> Terminal:
+    return Terminal(
+        f"a table of {last.stream} is not from the time of the others: was it restored from a backup alone?",
+        given=f"{table.path}: {found}",
+        expected=f"the rows up to batch {last.generation}/{last.batch}, the last one in the ledger",
+        remedy=f"restore all tables of the stream from one backup, or `recount reset {last.stream}`",
+    )

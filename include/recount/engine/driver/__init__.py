@@ -1,0 +1,1 @@
+"""A driver: leases, streams of a group, reports."""

@@ -1,0 +1,1 @@
+"""How a batch is computed, apart from how it is committed."""

@@ -1,0 +1,148 @@
+"""Base class of the three kinds of windowed state, and when results leave: whether held back, how often emitted.
+
+``MergedWindows`` and ``MergedSessions`` keep one accumulator per window, which is what most topologies need.
+``KeptRecords`` keeps every single record, where a window cannot be had by merging: its records are not consecutive
+(sliding, last n), it is cut differently (a longest duration), an update per record is wanted of sessions, or a derived
+row may be replaced by a later revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import polars as pl
+
+from recount.declare.columns import REVISION, STREAM_TIME, TIMESTAMP
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
+from recount.declare.windows import ClosingWindows
+from recount.engine.operators.accumulators import Accumulators
+from recount.engine.operators.batch_operator import Output
+from recount.engine.operators.batch_rows import JUDGED, META, ORDER
+from recount.engine.stage.map_stage import LATE_SCHEMA
+from recount.engine.state.keyed_rows import KeyedRows
+
+BOUNDS = (WINDOW_START, WINDOW_END)
+"""A window in a frame, in milliseconds; both are 0 where it has no bounds."""
+LATEST = {TIMESTAMP: pl.col(TIMESTAMP).max()}
+"""The event time of a result: the largest one behind it."""
+HELD = "held"
+"""Whether the result has changed since it was last emitted."""
+NOT_EMITTED = -1
+
+
+class Windowing(Protocol):
+    """The windows of all keys, and what is in them.
+
+    Rows given have a key and in ``judged_ms`` the stream time by which they are judged. A row of a result has the
+    columns of the key, of ``BOUNDS``, ``order`` (of the row that caused it), ``timestamp_ms`` and the accumulators.
+    """
+
+    @property
+    def states(self) -> Mapping[str, KeyedRows]:
+        """All that is remembered."""
+
+    def changes(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """Place ``rows``: the windows that they changed or withdrew, each with the last ``order`` that did."""
+
+    def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """Place ``rows``: a result for each update, as they happen; one that is withdrawn has no time."""
+
+    def forget(self, settled_ms: int) -> None:
+        """Drop what no row can change any more: every partition's stream time has reached ``settled_ms``."""
+
+    def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
+        """The ``wanted`` keys and windows that hold anything: bounds, time and accumulators."""
+
+
+def is_late(windows: ClosingWindows) -> pl.Expr:
+    """Whether a row is late for the window in ``BOUNDS``; a derived row never is."""
+    return (margin_ms(windows) >= 0).fill_null(False)
+
+
+def margin_ms(windows: ClosingWindows) -> pl.Expr:
+    """How far the stream time had passed the window's closing."""
+    return pl.col(JUDGED) - pl.col(WINDOW_END) - windows.closes_ms(0)
+
+
+def ledger(late: pl.DataFrame, key: str, windows: ClosingWindows) -> pl.DataFrame:
+    """``late`` rows, each with the window that it missed in ``BOUNDS``, as the late ledger has them."""
+    named = late.with_columns(
+        pl.col(key).cast(pl.String).alias("key"),
+        pl.col(JUDGED).alias(STREAM_TIME),
+        margin_ms(windows).alias("margin_ms"),
+    )
+    return named.select(list(LATE_SCHEMA))
+
+
+def result_schema(key: str, inputs: Mapping[str, pl.DataType], accumulators: Accumulators) -> dict[str, pl.DataType]:
+    """The columns of a window's state: key, bounds, time, accumulators."""
+    bounds: dict[str, pl.DataType] = dict.fromkeys(BOUNDS, pl.Int64())
+    return {key: inputs[key], **bounds, TIMESTAMP: pl.Int64(), **accumulators.schema}
+
+
+@dataclass
+class Emissions:
+    """One row per key and window that has a result, or had one: its last revision, ``NOT_EMITTED`` before the first.
+
+    Rows of closed windows are kept as long as they can be revised, so that their revisions go on counting. Rows of
+    results that were withdrawn are kept unless that was ``for_good``: no such window can be there again.
+    """
+
+    key: str
+    key_type: pl.DataType
+    for_good: bool = False
+    state: KeyedRows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._by = [self.key, *BOUNDS]
+        bounds: dict[str, pl.DataType] = dict.fromkeys(BOUNDS, pl.Int64())
+        meta = {name: META[name] for name in (ORDER, REVISION)}
+        self.state = KeyedRows({self.key: self.key_type, **bounds, **meta, HELD: pl.Boolean()}, self._by)
+
+    def hold(self, changes: pl.DataFrame) -> None:
+        """Hold the results of changed windows back; the last change counts as the cause."""
+        if not changes.is_empty():
+            latest = changes.unique(self._by, keep="last", maintain_order=True)
+            self.state.put(self._with_revisions(latest).with_columns(pl.lit(True).alias(HELD)))
+
+    def due(self, is_due: pl.Expr) -> pl.DataFrame:
+        """The results held whose window ``is_due``, by its end, key and start."""
+        due = self.state.where(pl.col(HELD) & is_due)
+        return due.sort(WINDOW_END, pl.col(self.key).cast(pl.String), WINDOW_START)
+
+    def forget(self, settled: pl.Expr) -> None:
+        """Drop the rows of ``settled`` windows that have left."""
+        self.state.remove(self.state.where(settled & ~pl.col(HELD)))
+
+    def let_go(self, due: pl.DataFrame) -> pl.DataFrame:
+        """``due`` results, with no time where there is none any more: those that leave, each with its new revision.
+
+        A withdrawn result leaves as such only if it was emitted before.
+        """
+        gone = pl.col(TIMESTAMP).is_null()
+        never = due.filter(gone & (pl.col(REVISION) == NOT_EMITTED))
+        leaving = due.filter(~gone | (pl.col(REVISION) != NOT_EMITTED)).with_columns(pl.col(REVISION) + 1)
+        self.state.remove(never)
+        self._remember(leaving)
+        return leaving
+
+    def let_all_go(self, updates: pl.DataFrame) -> pl.DataFrame:
+        """``updates`` as they happened, each with its revision."""
+        count = pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over(self._by)
+        leaving = self._with_revisions(updates).with_columns((pl.col(REVISION) + count).alias(REVISION))
+        self._remember(leaving)
+        return leaving
+
+    def _remember(self, leaving: pl.DataFrame) -> None:
+        """Store the last leaving row of each key and window; remove one that is withdrawn for good."""
+        last = leaving.unique(self._by, keep="last", maintain_order=True)
+        gone = pl.col(TIMESTAMP).is_null() & self.for_good
+        self.state.remove(last.filter(gone))
+        self.state.put(last.filter(~gone).with_columns(pl.lit(False).alias(HELD)))
+
+    def _with_revisions(self, results: pl.DataFrame) -> pl.DataFrame:
+        known = self.state.of(results, self._by).select(*self._by, REVISION)
+        joined = results.join(known, on=self._by, how="left", maintain_order="left")
+        return joined.with_columns(pl.col(REVISION).fill_null(NOT_EMITTED))

@@ -1,0 +1,1 @@
+"""Compaction, retention, memory, and the archive of topics."""

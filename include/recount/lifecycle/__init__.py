@@ -1,0 +1,1 @@
+"""Operations on a stream whose declaration has changed: a new version, an upgrade, a retirement, an erasure."""

@@ -1,1 +1,0 @@
-"""Files that nobody writes any more, removed when they are older than they have to be kept."""

@@ -1,0 +1,250 @@
+"""The overview: a line for each stream with its state, lag, rates, shares and audits; grouped, sorted and filtered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, Protocol
+
+from markupsafe import Markup
+
+from recount.kafka.lags import StreamLag
+from recount.kafka.status import STEP_MS, Sample, StreamStatus
+from recount.pages.charts import line_chart, sparkline
+from recount.pages.issued import Issued
+from recount.pages.rendering import count, duration
+from recount.pages.rendering import rate as told_rate
+
+Kind = Literal["failed", "degraded", "unknown", "silent", "ok", "stopped"]
+NEEDS_A_LOOK: Sequence[Kind] = ("failed", "degraded")
+NIGHTS = 14
+"""Certificates in a line."""
+_RATE_SPAN_MS = 300_000
+_GAP_MS = 4 * STEP_MS
+"""Without a sample for longer than this the stream did not run, and a line is interrupted."""
+_LONGEST_TEXT = 100
+
+
+class Judged(Protocol):
+    """The health of a stream: ``state`` is ok, degraded or failed, ``problems`` are sentences."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def problems(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextAudit:
+    """The DAG that audits a stream next; ``at_ms`` None: it has no schedule, or it is not known to Airflow."""
+
+    dag: str
+    at_ms: int | None
+    paused: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamLine:
+    """One stream. ``status`` None: no driver has spoken yet, or the brokers were not ``heard``.
+
+    ``lag`` is what they said last of it, however long ago; None where they have not said it yet.
+    """
+
+    name: str
+    is_archive: bool
+    is_audited: bool
+    domain: str
+    group: str
+    heard: bool
+    status: StreamStatus | None
+    health: Judged | None
+    samples: Sequence[Sample]
+    lag: StreamLag | None
+    certificates: Sequence[Issued]
+    next_audit: NextAudit | None
+
+    @property
+    def kind(self) -> Kind:
+        """How it is, in one word."""
+        if self.status is None or self.health is None:
+            return "silent" if self.heard else "unknown"
+        if self.health.state != "ok":
+            return "failed" if self.health.state == "failed" else "degraded"
+        return "stopped" if self.status.state == "stopped" else "ok"
+
+    @property
+    def newest(self) -> Issued | None:
+        """The newest certificate of the version that is in force: what a former one had found went with it."""
+        return None if self.is_renewed else next(iter(self.certificates), None)
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether a reset has begun a version that is not audited yet."""
+        return is_renewed(self.certificates, self.status)
+
+    @property
+    def needs_a_look(self) -> bool:
+        """Whether it is not well, or its newest audit says so."""
+        return self.kind in NEEDS_A_LOOK or bool(self.open_findings) or self.outcome not in ("ok", "none")
+
+    @property
+    def outcome(self) -> str:
+        """The kind of the newest certificate; ``none``: not audited yet."""
+        return self.newest.kind if self.newest else "none"
+
+    @property
+    def open_findings(self) -> int | None:
+        """The number in the newest certificate."""
+        return self.newest.open_findings if self.newest else None
+
+    @property
+    def behind(self) -> int | None:
+        """How many records it is behind; None for a stream that was never started, and where nobody has said it."""
+        if self.status is None and self.heard:
+            return None
+        if self.lag is not None:
+            return self.lag.records
+        return self.status.lag if self.status else None
+
+    @property
+    def behind_at_ms(self) -> int | None:
+        """When the brokers said so."""
+        if self.lag is not None:
+            return self.lag.at_ms
+        return self.status.lag_at_ms if self.status else None
+
+    @property
+    def oldest_unread_ms(self) -> int | None:
+        """The time of the oldest unread record, as its driver says; None where it has not looked."""
+        is_known = self.status is not None and self.status.state == "running" and self.behind
+        return self.status.oldest_unread_ms if self.status and is_known else None
+
+    @property
+    def late_share(self) -> float | None:
+        """The share of late records among those that this driver has read."""
+        return _share(self.status.late_records, self.status) if self.status else None
+
+    @property
+    def bad_share(self) -> float | None:
+        """The same of dead letters."""
+        return _share(self.status.dead_letters, self.status) if self.status else None
+
+    @property
+    def rate(self) -> float | None:
+        """Records a second over the last five minutes of the history; of the last batch where there is none."""
+        if self.status is None or self.status.state != "running":
+            return None
+        recent = [one for one in rates(self.samples) if one[0] > self.samples[-1].at_ms - _RATE_SPAN_MS]
+        return sum(rate for _, rate in recent) / len(recent) if recent else self.status.records_per_second
+
+    @property
+    def sparkline(self) -> Markup | None:
+        """The lag of the last hour."""
+        return sparkline(self._of_samples("lag"), f"records behind of {self.name}", _GAP_MS)
+
+    @property
+    def charts(self) -> Mapping[str, Markup]:
+        """Charts of the last hour by what they show; none without two samples."""
+        drawn = {
+            "records a second": line_chart(rates(self.samples), "records a second", _GAP_MS, told_rate),
+            "records behind": line_chart(self._of_samples("lag"), "records behind", _GAP_MS, count),
+            "duration of batches": line_chart(
+                self._of_samples("batch_duration_ms"), "duration of batches", _GAP_MS, duration
+            ),
+        }
+        return {name: chart for name, chart in drawn.items() if chart is not None}
+
+    def _of_samples(self, field: str) -> list[tuple[int, float]]:
+        found = ((one.at_ms, getattr(one.status, field)) for one in self.samples)
+        return [(at_ms, number) for at_ms, number in found if number is not None]
+
+
+def is_renewed(certificates: Sequence[Issued], status: StreamStatus | None) -> bool:
+    """Whether the newest certificate is of a version before the one that the driver, or the reset, names."""
+    if not certificates or status is None or status.stream_version is None:
+        return False
+    newest = certificates[0]
+    return newest.kind != "unreadable" and newest.version < status.stream_version
+
+
+def rates(samples: Sequence[Sample]) -> list[tuple[int, float]]:
+    """Records a second between one sample and the next, where one driver gave both."""
+    found = []
+    for before, after in pairwise(samples):
+        was, now = before.status, after.status
+        seconds = (now.heartbeat_ms - was.heartbeat_ms) / 1_000
+        if (was.driver_id, was.lease_epoch) == (now.driver_id, now.lease_epoch) and seconds > 0:
+            found.append((after.at_ms, max(0, now.records_total - was.records_total) / seconds))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """The numbers above the lines; those that brokers say are None where they were not heard."""
+
+    streams: int
+    running: int | None
+    attention: int
+    findings: int
+    lag: int | None
+    rate: float | None
+
+    @classmethod
+    def of(cls, lines: Sequence[StreamLine]) -> Totals:
+        """Totals of all ``lines``, shown or not."""
+        heard = all(line.heard for line in lines)
+        statuses = [line.status for line in lines if line.status is not None]
+        return cls(
+            streams=len(lines),
+            running=sum(status.state == "running" for status in statuses) if heard else None,
+            attention=sum(line.needs_a_look for line in lines),
+            findings=sum(line.open_findings or 0 for line in lines),
+            lag=sum(known) if (known := [line.behind for line in lines if line.behind is not None]) else None,
+            rate=sum(line.rate or 0 for line in lines) if heard else None,
+        )
+
+
+STATES: Mapping[str, tuple[str, Callable[[StreamLine], bool]]] = {
+    "all": ("all", lambda _: True),
+    "attention": ("need a look", lambda line: line.needs_a_look),
+    "running": ("running", lambda line: line.status is not None and line.status.state == "running"),
+    "stopped": ("stopped", lambda line: line.kind == "stopped"),
+    "silent": ("never started", lambda line: line.kind == "silent"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which lines are shown: those whose name has ``text``, and that are in the ``state``; grouped ``by``."""
+
+    text: str
+    state: str
+    by: Literal["module", "driver"]
+
+    @classmethod
+    def of(cls, text: str, state: str, by: str) -> Wanted:
+        """The filter that was asked for; a state or grouping that does not exist counts as none."""
+        return cls(
+            text=text[:_LONGEST_TEXT].strip(),
+            state=state if state in STATES else "all",
+            by="driver" if by == "driver" else "module",
+        )
+
+    def has(self, line: StreamLine) -> bool:
+        """Whether ``line`` is shown."""
+        _, is_in_state = STATES[self.state]
+        return is_in_state(line) and self.text.lower() in line.name
+
+
+def sections(lines: Iterable[StreamLine], wanted: Wanted) -> Mapping[str, Sequence[StreamLine]]:
+    """The wanted lines by domain or group, by name; in each those that need a look first, then by name."""
+    found: dict[str, list[StreamLine]] = {}
+    for line in sorted(lines, key=lambda one: (not one.needs_a_look, one.name)):
+        if wanted.has(line):
+            found.setdefault(line.domain if wanted.by == "module" else line.group, []).append(line)
+    return dict(sorted(found.items()))
+
+
+def _share(count: int, status: StreamStatus) -> float | None:
+    return count / status.records_total if status.records_total > 0 else None

@@ -1,6 +1,0 @@
-"""The general recompute: every operator of the language in Spark batch, from the raw logs in one shot.
-
-``recomputed`` walks a topology once; each module holds one kind of operator. What order decides (sliding and session
-windows, deduplication, processors, folds) is a plain function over one key's records, in ``sliding``, ``sessions``,
-``remembering``, ``processing`` and ``folding``; everything else is Spark SQL.
-"""

@@ -1,0 +1,201 @@
+"""Windowed aggregation: each record placed into its windows, then one row for each key and window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
+from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
+from recount.recompute.decoding import IS_NULL
+from recount.recompute.operators.carried import IS_NEW
+from recount.recompute.operators.log_aggregates import BEFORE, Over
+from recount.recompute.operators.log_order import is_running
+from recount.recompute.operators.log_rows import (
+    ORDER,
+    STREAM_TIME,
+    TIME,
+    TURN,
+    Rows,
+    derived,
+    in_groups,
+    in_turn,
+    of_window,
+    shaped,
+)
+from recount.recompute.operators.log_sessions import Judged, Placed, in_sessions, judged_records, slid
+from recount.recompute.operators.log_stateless import PASSED_OVER
+from recount.recompute.raw_log import once
+from recount.recompute.rules.number_rules import all_starts
+from recount.recompute.rules.time_rules import overdue_ms, replaced_for_ms
+from recount.recompute.spark_columns import named
+
+START, END, IS_LATE = "__start", "__end", "__is_late"
+TOUCHED = "__touched"
+_IS_FIRST, _STRETCH, _IN_DOUBT = "__is_first", "__stretch", "__in_doubt"
+_BOUNDS = [
+    T.StructField(START, T.LongType()),
+    T.StructField(END, T.LongType()),
+    T.StructField(IS_LATE, T.BooleanType()),
+]
+
+
+def takes(node: WindowedAggregate) -> Column:
+    """Whether a row is aggregated: one with a key, and with a value unless windows of time or sessions ask for it."""
+    has_key = named(node.key).isNotNull()
+    return has_key if isinstance(node.windows, TimeWindows | SessionWindows) else has_key & ~F.col(IS_NULL)
+
+
+def placed(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
+    """The judged rows of ``frame``, computed once, for each window that holds them: ``START``, ``END``, ``IS_LATE``."""
+    match node.windows:
+        case TimeWindows() as windows:
+            return once(_in_time_windows(windows, frame))
+        case SlidingWindows() as windows:
+            return once(_by_key([node.key], frame, partial(slid, windows)))
+        case SessionWindows() as windows:
+            return _in_sessions(windows, node.key, frame)
+        case LastN(n=n):
+            newest = Window.partitionBy(named(node.key)).orderBy(F.col(TIME).desc(), F.col(ORDER).desc())
+            frame = frame.withColumn("__rank", F.row_number().over(newest)).where(F.col("__rank") <= n).drop("__rank")
+    return once(frame.withColumns({START: F.lit(0).cast("long"), END: F.lit(0).cast("long"), IS_LATE: F.lit(False)}))
+
+
+def goes_on(node: WindowedAggregate) -> bool:
+    """Whether what windows amount to is carried, and not the records that they hold.
+
+    It cannot be where a fold takes values partition by partition, where each record makes a result of a window, nor
+    where a record can be replaced.
+    """
+    if replaced_for_ms(node.input) is not None:
+        return False
+    if isinstance(node.windows, TimeWindows):
+        return not is_running(node) and not any(aggregate.fold for aggregate in node.aggregates.values())
+    return isinstance(node.windows, GlobalWindow)
+
+
+def aggregated(node: WindowedAggregate, on_time: DataFrame) -> Rows:
+    """One row for each key and window; where the key's order is known, one for every record that was asked for.
+
+    Beside its columns each has ``TOUCHED``: whether a record is new that it is made of.
+    """
+    if is_running(node):
+        return Rows(node=node, frame=_running(node, on_time), holds="changes")
+    results = _over(node, on_time).results(node.aggregates)
+    grouped = on_time.groupBy(named(node.key), START, END).agg(
+        *(result.alias(name) for name, result in results.items()),
+        F.max(TIME).alias("__last_ms"),
+        F.bool_or(IS_NEW).alias(TOUCHED),
+    )
+    frame = _with_bounds(node, grouped, F.col("__last_ms"))
+    return Rows(node=node, frame=frame, holds="records" if node.emission.kind == "final" else "latest")
+
+
+def _with_bounds(node: WindowedAggregate, results: DataFrame, time: Column, is_null: Column | None = None) -> DataFrame:
+    """``results`` of the windows from ``START`` to ``END`` as rows, with ``TOUCHED``."""
+    if node.has_bounds:
+        results = results.withColumns({WINDOW_START: F.col(START), WINDOW_END: F.col(END)})
+    order = of_window(named(node.key), F.col(START), F.col(END))
+    return shaped(derived(results, time, order, is_null), node.fields, TOUCHED, START, END)
+
+
+def withdrawn(node: WindowedAggregate, windows: DataFrame) -> DataFrame:
+    """A deletion for each of the ``windows``, as rows with ``TOUCHED``."""
+    return _with_bounds(node, windows.withColumn(TOUCHED, F.lit(True)), F.col(END), F.lit(True))
+
+
+def amounts(node: WindowedAggregate, placed: DataFrame) -> DataFrame:
+    """The amounts of the ``placed`` rows, and those before them, in each window: a row that ``goes_on``."""
+    amounts = _over(node, placed).amounts(node.aggregates)
+    return placed.groupBy(named(node.key).alias(node.key), START, END).agg(
+        *(amount.alias(name) for name, amount in amounts.items()), F.max(TIME).alias(TIME)
+    )
+
+
+def _over(node: WindowedAggregate, placed: DataFrame, running: WindowSpec | None = None) -> Over:
+    before = f"{BEFORE}{next(iter(node.aggregates))}" in placed.columns
+    return Over(
+        fields=node.input.fields,
+        counting=F.col(ORDER).isNotNull() if before else None,
+        running=running,
+        gap_ms=node.windows.gap_ms if isinstance(node.windows, SessionWindows) else None,
+        passed_over=F.col(PASSED_OVER) if PASSED_OVER in placed.columns else None,
+        goes_on=before,
+    )
+
+
+def _running(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
+    of_window = Window.partitionBy(named(node.key), START, END).orderBy(F.col(IS_NEW), *in_turn())
+    so_far = of_window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    results = _over(node, frame, so_far).results(node.aggregates)
+    bounds = [F.col(START).alias(WINDOW_START), F.col(END).alias(WINDOW_END)] if node.has_bounds else []
+    made = frame.select(
+        named(node.key),
+        *bounds,
+        *(result.alias(name) for name, result in results.items()),
+        F.max(TIME).over(so_far).alias("__last_ms"),
+        F.col(ORDER).alias("__cause"),
+        F.col(TURN).alias("__turn_of_cause"),
+        F.col(IS_NEW).alias(TOUCHED),
+        START,
+        END,
+    ).where(F.col("__cause").isNotNull())
+    rows = derived(made, F.col("__last_ms"), F.col("__cause"), turn=F.col("__turn_of_cause"))
+    return shaped(rows, node.fields, TOUCHED, START, END)
+
+
+def _in_time_windows(windows: TimeWindows, frame: DataFrame) -> DataFrame:
+    starts = all_starts(windows, F.col(TIME))
+    ending = frame.withColumn(START, F.explode(starts)).withColumn(END, F.col(START) + windows.size_ms)
+    is_late = overdue_ms(windows, F.col(END), F.col(STREAM_TIME)) >= 0
+    return ending.withColumn(IS_LATE, F.coalesce(is_late, F.lit(False)))
+
+
+def _in_sessions(windows: SessionWindows, key: str, frame: DataFrame) -> DataFrame:
+    """Sessions found by Spark, but for the chains in doubt: there record by record.
+
+    A chain is made of records of a key, late ones too, of which each follows the one before within the gap: no
+    session reaches from one chain into another. In doubt is a chain with a record that would be late if it were
+    alone, and one that is longer than a session may be. Any other is a session, and all its records are on time.
+    """
+    by_time = Window.partitionBy(named(key)).orderBy(TIME)
+    is_first = F.coalesce(F.col(TIME) - F.lag(TIME).over(by_time) > windows.gap_ms, F.lit(True))
+    # records of one time are counted together: the numbers do not depend on their order
+    numbered = frame.withColumn(_IS_FIRST, is_first).withColumn(_STRETCH, F.count_if(_IS_FIRST).over(by_time))
+    stretch = Window.partitionBy(named(key), _STRETCH)
+    may_be_late = F.coalesce(overdue_ms(windows, F.col(TIME), F.col(STREAM_TIME)) >= 0, F.lit(False))
+    bounded = numbered.drop(_IS_FIRST).withColumns(
+        {
+            START: F.min(TIME).over(stretch),
+            END: F.max(TIME).over(stretch),
+            IS_LATE: F.lit(False),
+            _IN_DOUBT: F.bool_or(may_be_late).over(stretch),
+        }
+    )
+    if windows.max_duration_ms is not None:
+        is_too_long = F.col(END) - F.col(START) > windows.max_duration_ms
+        bounded = bounded.withColumn(_IN_DOUBT, F.col(_IN_DOUBT) | is_too_long)
+    bounded = once(bounded)
+    in_doubt = bounded.where(_IN_DOUBT).select(*map(named, frame.columns), _STRETCH)
+    found = _by_key([key, _STRETCH], in_doubt, partial(in_sessions, windows))
+    return bounded.where(~F.col(_IN_DOUBT)).drop(_IN_DOUBT, _STRETCH).unionByName(once(found.drop(_STRETCH)))
+
+
+def _by_key(keys: Sequence[str], frame: DataFrame, place: Callable[[list[Judged]], list[Placed]]) -> DataFrame:
+    """``place`` over the records of each group by ``keys``; only what it looks at becomes Python objects."""
+
+    def of_one_group(table: pa.Table) -> pa.Table:
+        rows = place(judged_records(table))
+        found = table.take(pa.array([one.number for one in rows], pa.int64()))
+        bounds = (pa.array([one[part] for one in rows], pa.int64()) for part in (1, 2))
+        for name, values in zip((START, END), bounds, strict=True):
+            found = found.append_column(name, values)
+        return found.append_column(IS_LATE, pa.array([one.is_late for one in rows], pa.bool_()))
+
+    schema = T.StructType([*frame.schema.fields, *_BOUNDS])
+    return in_groups(frame, keys, of_one_group, schema)

@@ -1,0 +1,1 @@
+"""Parts that every process of Recount needs: errors, settings, times, log lines, files with secrets."""

@@ -1,0 +1,304 @@
+"""Decisions about a stream, without Spark: declarations in force, records set aside, erasures, acceptances.
+
+``declarations/<stream>`` gets a row when a stream first starts, is reset or upgraded; the last one is in force. It has
+the canonical document of the declaration, so that another one can be compared with it in words without its code.
+
+``set-aside`` and ``erasures`` hold orders; ``acceptances`` is only read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import polars as pl
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from recount.certificate.finding import Acceptance
+from recount.declare.changes import Additions, changes
+from recount.declare.fingerprint import Declared, Document
+from recount.declare.windows import SHORTEST_REACH_MS
+from recount.runtime.errors import Terminal
+from recount.runtime.times import told_time
+from recount.tables.ledger import BatchProof
+from recount.tables.places import Tables
+from recount.tables.signed_orders import AsideOrder, Erasure
+
+Kind = Literal["first", "found", "reset begun", "reset", "upgrade", "retired"]
+"""``found``: the stream had batches before its declarations were recorded."""
+Offsets = Mapping[str, Mapping[int, int]]
+"""By topic and partition."""
+_WRITER = "recount/declarations"
+_LOG = logging.getLogger(__name__)
+_SET_ASIDE_SCHEMA = pa.schema([("place", pa.string()), ("document", pa.string())])
+_ERASURE_SCHEMA = pa.schema([("erasure", pa.string()), ("document", pa.string())])
+
+
+class OtherDeclaration(Terminal):
+    """A stream whose declaration does not mean what the one means by which its state was made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enacted:
+    """A declaration and since when it is in force.
+
+    ``version`` counts the resets of the stream from 1. A version reads from ``begins`` on (None: from the beginning of
+    the log); ``published`` is where the topics that it writes ended when it began: what is before is not its own.
+    An upgrade holds for the batches ``after`` (generation, batch). ``closed_ms`` is the frontier at which, by the
+    declaration in force, every window is closed that was closed before the upgrade. ``added`` are the topics of the
+    sinks that upgrades of this version have added, each with the last batch before it, ``added_fields`` the fields that
+    they have added by the topic that is read.
+    """
+
+    sequence: int
+    kind: Kind
+    version: int
+    fingerprint: str
+    document: Document
+    recorded_ms: int
+    begins: Offsets | None = None
+    published: Offsets = field(default_factory=dict)
+    after: tuple[int, int] | None = None
+    closed_ms: int | None = None
+    added: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    added_fields: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Enacted:
+        said: dict[str, Any] = json.loads(text)
+        begins, after = said.get("begins"), said.get("after")
+        said["begins"] = None if begins is None else _offsets(begins)
+        said["published"] = _offsets(said.get("published") or {})
+        said["after"] = None if after is None else (int(after[0]), int(after[1]))
+        said["added"] = _orders(said.get("added", {}))
+        said["added_fields"] = {topic: _orders(names) for topic, names in said.get("added_fields", {}).items()}
+        return cls(**said)
+
+    @property
+    def additions(self) -> Additions:
+        """Additions by upgrades of this version."""
+        by_topic = {topic: frozenset(names) for topic, names in self.added_fields.items()}
+        return Additions(sinks=frozenset(self.added), fields=by_topic)
+
+    @property
+    def starts(self) -> dict[tuple[str, int], int] | None:
+        """``begins`` by topic and partition."""
+        if self.begins is None:
+            return None
+        return {(topic, part): offset for topic, parts in self.begins.items() for part, offset in parts.items()}
+
+
+class DeclarationLog:
+    """The declarations of ``stream`` below ``root``, in the order in which they came into force."""
+
+    def __init__(self, root: str, stream: str) -> None:
+        self._path = Tables(root).declarations(stream)
+        self.stream = stream
+
+    def all(self) -> list[Enacted]:
+        """Every row, oldest first."""
+        if not DeltaTable.is_deltatable(self._path):
+            return []
+        texts = DeltaTable(self._path).to_pyarrow_table().column("document").to_pylist()
+        return sorted(map(Enacted.from_json, texts), key=lambda one: one.sequence)
+
+    def last(self) -> Enacted | None:
+        """The declaration in force; None before the first start."""
+        return next(reversed(self.all()), None)
+
+    def version(self) -> int:
+        """The version of the stream that is in force; 1 before the first start."""
+        last = self.last()
+        return last.version if last else 1
+
+    def enact(self, kind: Kind, declared: Declared, **more: Any) -> Enacted:
+        """Append ``declared`` as the one in force; ``more`` are fields of ``Enacted``."""
+        before = self.last()
+        new = Enacted(
+            sequence=before.sequence + 1 if before else 0,
+            kind=kind,
+            fingerprint=declared.fingerprint,
+            document=declared.document,
+            recorded_ms=time.time_ns() // 1_000_000,
+            **{"version": before.version if before else 1, **more},
+        )
+        write_deltalake(
+            self._path,
+            pa.table({"sequence": [new.sequence], "document": [new.to_json()]}),
+            mode="append",
+            commit_properties=CommitProperties(app_transactions=[Transaction(_WRITER, new.sequence)]),
+        )
+        return new
+
+    def admit(self, declared: Declared, last: BatchProof | None) -> Enacted:
+        """The row by which a stream goes that is declared as ``declared`` and whose ledger ends with ``last``.
+
+        Writes the row of a first start. Raises ``OtherDeclaration`` where the stream's state was made by another one.
+        """
+        self.require(declared, last)
+        known = self.last()
+        return known or self.enact("first" if last is None else "found", declared)
+
+    def require(self, declared: Declared, last: BatchProof | None) -> None:
+        """The same, but nothing is written."""
+        known = self.last()
+        if known is None:
+            self._require_fingerprint(declared, last)
+            return
+        if known.kind == "reset begun":
+            raise OtherDeclaration(
+                f"a reset of stream {self.stream} was begun and not finished",
+                given=f"version {known.version}",
+                expected="a finished reset",
+                remedy=f"repeat it: recount reset {self.stream} --yes",
+            )
+        if known.kind == "retired":
+            raise OtherDeclaration(
+                f"stream {self.stream} was retired",
+                given=f"at {told_time(known.recorded_ms)}",
+                expected="a stream that is in use",
+                remedy=f"`recount reset {self.stream}` begins a new version of it",
+            )
+        if known.fingerprint != declared.fingerprint:
+            raise other_declaration(self.stream, known.document, declared)
+        made_before = known.after is not None and last is not None and last.order <= known.after
+        if not made_before:
+            self._require_fingerprint(declared, last)
+
+    def _require_fingerprint(self, declared: Declared, last: BatchProof | None) -> None:
+        if last is None or last.fingerprint in (None, declared.fingerprint):
+            return
+        raise OtherDeclaration(
+            f"the batches of stream {self.stream} were made by another declaration",
+            given=f"fingerprint {last.fingerprint} in batch {last.generation}/{last.batch}",
+            expected=f"the deployed declaration's, {declared.fingerprint}",
+            remedy=_remedy(self.stream),
+        )
+
+
+def other_declaration(stream: str, known: Document, declared: Declared) -> OtherDeclaration:
+    """The error that says how ``declared`` differs from the declaration ``known``, by which the stream's state is."""
+    found = changes(known, declared.document)
+    was_default = any(one.path == "windows.reach_ms" and one.old == SHORTEST_REACH_MS for one in found)
+    as_before = ", in which reach='1 h' was the default of sessions" if was_default else ""
+    return OtherDeclaration(
+        f"the declaration of stream {stream} has changed: {'; '.join(map(str, found))}",
+        given=f"fingerprint {declared.fingerprint}",
+        expected=f"the declaration by which the stream's state was made{as_before}",
+        remedy=_remedy(stream),
+    )
+
+
+def _remedy(stream: str) -> str:
+    return (
+        f"`recount reset {stream}` makes a new version of the stream (--from beginning or --from now); `recount upgrade"
+        f" {stream}` goes on with its state, where the change keeps it; or deploy the former declaration again"
+    )
+
+
+def _orders(said: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, int]]:
+    return {name: (int(last[0]), int(last[1])) for name, last in said.items()}
+
+
+def _offsets(said: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
+    return {topic: {int(part): offset for part, offset in parts.items()} for topic, parts in said.items()}
+
+
+class _Documents:
+    _path: str
+
+    def texts(self) -> list[str]:
+        """Every row as it is there."""
+        if not DeltaTable.is_deltatable(self._path):
+            return []
+        return [str(text) for text in DeltaTable(self._path).to_pyarrow_table().column("document").to_pylist()]
+
+
+class AsideLog(_Documents):
+    """The orders of ``stream`` below ``root``. Who may write to the table can forge one: audits name such orders."""
+
+    def __init__(self, root: str, stream: str) -> None:
+        self._path = Tables(root).set_aside(stream)
+        self.stream = stream
+
+    def append(self, order: AsideOrder) -> None:
+        """Add an order."""
+        rows = pa.table({"place": [str(order.place)], "document": [order.to_json()]}, schema=_SET_ASIDE_SCHEMA)
+        write_deltalake(self._path, rows, mode="append")
+
+    def orders(self, version: int) -> list[AsideOrder]:
+        """The orders of ``version`` of the stream, oldest first; what is none is passed over with a warning."""
+        found = []
+        for text in self.texts():
+            try:
+                one = AsideOrder.from_json(text)
+            except Terminal as fault:
+                _LOG.warning("ignored a row of the table set-aside/%s: %s", self.stream, fault)
+                continue
+            if one.holds and one.stream == self.stream and one.version == version:
+                found.append(one)
+        return sorted(found, key=lambda one: one.at_ms)
+
+    def offsets(self, version: int) -> Mapping[tuple[str, int], frozenset[int]]:
+        """The offsets that a driver of ``version`` sets aside, by topic and partition."""
+        found: dict[tuple[str, int], frozenset[int]] = {}
+        for one in self.orders(version):
+            place = one.topic, one.partition
+            found[place] = found.get(place, frozenset()) | {one.offset}
+        return found
+
+
+class ErasureLog(_Documents):
+    """The records of ``stream`` below ``root``. A writer to the table can forge one (``audit.carry.erased_keys``)."""
+
+    def __init__(self, root: str, stream: str) -> None:
+        self._path = Tables(root).erasures(stream)
+        self.stream = stream
+
+    def append(self, erasure: Erasure) -> None:
+        """Add a record."""
+        rows = pa.table({"erasure": [erasure.erasure], "document": [erasure.to_json()]}, schema=_ERASURE_SCHEMA)
+        write_deltalake(self._path, rows, mode="append")
+
+    def require_finished(self) -> None:
+        """Raise ``Terminal`` while an erasure of the stream has begun and is not done.
+
+        A record that cannot be read, or that nobody has signed, counts too: a start that is refused harms nothing.
+        """
+        known = [Erasure.from_json(text) for text in self.texts()]
+        left = unfinished(known)
+        if left is not None:
+            raise not_finished(left)
+
+
+def unfinished(records: Sequence[Erasure]) -> Erasure | None:
+    """The first erasure among ``records`` that has begun and is not done."""
+    done = {one.erasure for one in records if one.state == "done"}
+    return next((one for one in records if one.erasure not in done), None)
+
+
+def not_finished(erasure: Erasure) -> Terminal:
+    """The error for an erasure that was killed."""
+    return Terminal(
+        f"an erasure in {erasure.stream} has begun and is not done",
+        given=f"{erasure.erasure}, begun by {erasure.by}",
+        expected="a key that is there, or gone everywhere",
+        remedy=f"run it again with the same key: recount erase --key KEY --stream {erasure.stream}"
+        " --by NAME --reason TEXT",
+    )
+
+
+def acceptances(tables: Tables, stream: str) -> list[Acceptance]:
+    """All acceptances of ``stream``."""
+    path = tables.acceptances(stream)
+    if not DeltaTable.is_deltatable(path):
+        return []
+    return [Acceptance(**row) for row in pl.scan_delta(path).collect().to_dicts()]

@@ -1,0 +1,114 @@
+"""``recount estimate`` as it is typed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from click.testing import Result
+from tests.unit.advise.estimates.test_measured import proof_of
+from tests.unit.engine.engine import Engine, LogRecord
+from typer.testing import CliRunner
+
+from recount.advise.estimates.estimate_command import estimate
+from recount.declare.registry import declared
+from recount.engine.commit.batch import TopologyWork
+from recount.engine.commit.stream_tables import BatchRows
+from recount.runtime.errors import RecountError
+
+NAME = "revenue-by-region"
+ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").exists())
+
+
+def typed(*arguments: str) -> Result:
+    app = typer.Typer()
+    app.command()(estimate)
+    return CliRunner().invoke(app, list(arguments))
+
+
+def printed(*arguments: str) -> dict[str, Any]:
+    shown = typed(*arguments, "--json")
+    assert shown.exit_code == 0, shown.exception
+    found: dict[str, Any] = json.loads(shown.output)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RECOUNT_PROFILE", raising=False)
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Path:
+    """Where the stream has run for a batch: three regions in one window."""
+    topology = declared().topology(NAME)
+    tables, engine = TopologyWork(topology, str(tmp_path)).tables, Engine(topology)
+    tables.create()
+    values = [b'{"order_id": "1", "amount": 5, "region": "%s"}' % region for region in (b"EU", b"US", b"EU", b"JP")]
+    emitted = engine.batch(*(LogRecord(timestamp_ms=1_000, value=value) for value in values))
+    rows = BatchRows(
+        state=engine.last["partials"],
+        late=engine.last["late"],
+        rejected=engine.last["rejected"],
+        emitted={"windowed_revenue": emitted},
+    )
+    tables.append(rows, proof_of(topology, 0, engine, emitted.height))
+    return tmp_path
+
+
+def test_the_estimate_is_printed_with_its_formula_and_what_nobody_measured() -> None:
+    shown = typed(NAME, "--keys", "region=7", "--benchmark", str(ROOT / "docs" / "performance" / "results.json")).output
+    assert "21 rows" in shown
+    assert "= 7 keys x (ceil((5 min + 5 s) / 5 min)" in shown
+    assert "measured: nothing, the stream has not run" in shown
+    assert "not measured" in shown
+
+
+def test_what_the_stream_holds_stands_beside_it(ran: Path) -> None:
+    assert "3 rows" in typed(NAME, "--data", str(ran)).output
+    [state] = [one for operator in printed(NAME, "--data", str(ran))["operators"] for one in operator["states"]]
+    assert state["measured"]["rows"] == 3
+
+
+def test_figures_for_machines_are_those_of_the_page() -> None:
+    found = printed(NAME, "--keys", "region=7", "--rate", "500", "--trigger", "2 s", "--late-by", "1 min")
+    assert found["stream"] == NAME
+    assert found["assumed"]["keys_by_name"] == {"region": 7}
+    assert (found["batch"]["records"], found["batch"]["per_s"]) == (1_000, 0.5)
+    assert (found["measured"], found["status"], found["restart"]["seconds"]) == (None, None, None)
+
+
+def test_another_stream_can_be_measured(ran: Path) -> None:
+    (ran / "streams" / NAME).rename(ran / "streams" / "twin")
+    found = printed(NAME, "--data", str(ran), "--stream", "twin")
+    assert (found["stream"], found["measured"]["table"]["rows"]) == (NAME, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("nowhere",), NAME),
+        ((NAME, "--rate", "orders=x"), "a number above 0"),
+        ((NAME, "--keys", "continent=5"), "one of order_id, region"),
+        ((NAME, "--data", "none"), "a stream that runs or has run"),
+        ((NAME, "--stream", "twin"), "a stream that runs or has run"),
+        ((NAME, "--benchmark", "none.json"), "make bench"),
+    ],
+)
+def test_bad_input_is_named_with_what_was_expected_and_what_to_do(arguments: tuple[str, ...], expected: str) -> None:
+    refused = typed(*arguments).exception
+    assert isinstance(refused, RecountError)
+    assert expected in refused.expected
+    assert refused.remedy
+
+
+def test_the_example_in_the_documentation_is_what_is_printed() -> None:
+    page = (ROOT / "docs" / "estimates.md").read_text()
+    [example] = re.findall(r"```\n(stream revenue-by-region\n.*?)```", page, re.DOTALL)
+    shown = typed(NAME, "--keys", "region=7").output
+    printed_lines = [line.rstrip() for line in shown.partition("\na batch ")[0].splitlines()]
+    assert printed_lines == example.splitlines()

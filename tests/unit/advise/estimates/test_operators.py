@@ -1,0 +1,133 @@
+"""Estimates that can be worked out by hand, and that every topology has one."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import chain
+
+import pytest
+from rich.console import Console
+from tests.unit.advise.estimates.steady_flow import clicks, out, topology_of, views
+from tests.unit.engine.random_topologies import drawn_topology
+
+from recount.advise.estimates.estimate_command import document, page
+from recount.advise.estimates.report import Report
+from recount.advise.estimates.state_estimate import OPEN_WINDOWS, StateEstimate, operator_estimates
+from recount.advise.estimates.workload import Workload, workload
+from recount.declare.aggregates import average, count, fold
+from recount.declare.expressions import coalesce, col
+from recount.declare.schema import STRING
+from recount.declare.topology import Topology, stream, table
+from recount.declare.windows import TimeWindows, all_time, hopping, tumbling
+from recount.engine.operators.batch_graph import Graph
+
+
+def states_of(topology: Topology, given: Workload) -> dict[str, StateEstimate]:
+    """The states by title."""
+    estimates = operator_estimates(topology, given)
+    return {state.title: state for state in chain.from_iterable(operator.states for operator in estimates)}
+
+
+def open_at_most(windows: TimeWindows) -> int:
+    """How many windows are open at a time at most, counted at every second of an hour."""
+    starts = range(0, 3_600_000, windows.advance_ms)
+    return max(
+        sum(start <= now_ms and not windows.is_closed(start + windows.size_ms, now_ms) for start in starts)
+        for now_ms in range(1_800_000, 3_600_000, 1_000)
+    )
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        tumbling("5 min", grace="60 s"),
+        tumbling("5 min", grace="0 s"),
+        tumbling("10 s", grace="10 min"),
+        hopping("60 s", advance="10 s", grace="10 s"),
+        hopping("60 s", advance="25 s", grace="7 s"),
+        hopping("10 min", advance="5 min", grace="0 s"),
+    ],
+    ids=str,
+)
+def test_the_windows_of_a_key_are_those_open_at_once_and_one_that_a_batch_opens(windows: TimeWindows) -> None:
+    topology = topology_of(stream(clicks).windowed_by(windows).aggregate(n=count()).emit_final())
+    state = states_of(topology, workload(topology, rate=["1_000"], keys=["7"]))[OPEN_WINDOWS]
+    assert state.kept.rows == pytest.approx(7 * (open_at_most(windows) + 1))
+    assert state.kept.grows_per_s == 0
+
+
+def test_a_partition_that_is_behind_keeps_windows_open_so_much_longer() -> None:
+    topology = topology_of(
+        stream(clicks).windowed_by(tumbling("5 min", grace="60 s")).aggregate(n=count()).emit_final()
+    )
+    given = workload(topology, keys=["7"], late_by="10 min")
+    assert states_of(topology, given)[OPEN_WINDOWS].kept.rows == pytest.approx(7 * (4 + 1)), "ceil(16 / 5) + 1"
+
+
+def test_a_side_of_a_join_is_its_rate_times_before_after_and_grace() -> None:
+    topology = topology_of(stream(clicks).join(stream(views), before="2 min", after="3 min", grace="60 s"))
+    given = workload(topology, rate=["clicks=100", "views=50"], trigger="1 s")
+    states = states_of(topology, given)
+    assert (states["left"].kept.rows, states["right"].kept.rows) == (100 * 361, 50 * 361)
+
+
+def test_the_cost_of_a_join_is_the_pairs_that_it_makes() -> None:
+    topology = topology_of(stream(clicks).join(stream(views), before="30 s", after="30 s", grace="0 s"))
+    given = workload(topology, rate=["clicks=100", "views=50"], keys=["1_000"])
+    [join] = [operator for operator in operator_estimates(topology, given) if operator.cost]
+    assert join.rows_per_s == 300
+    assert join.cost.startswith("300 pairs/s")
+
+
+def test_what_is_kept_for_ever_is_said_as_growth_a_day() -> None:
+    topology = topology_of(stream(clicks).left_join_table(table(views, versioned=True), history=None))
+    state = states_of(topology, workload(topology, rate=["10"]))["table"]
+    assert state.kept.grows_per_s == 10
+    assert state.bytes_a_day == pytest.approx(864_000 * state.row_bytes)
+    assert "for ever" in state.kept.formula
+
+
+def test_a_fold_over_all_time_keeps_every_value() -> None:
+    text = fold(
+        "page", initial=str, adder=lambda one, two: one + two, merger=lambda one, two: one + two, returns=STRING
+    )
+    topology = topology_of(stream(clicks).windowed_by(all_time()).aggregate(pages=text).emit_each_batch())
+    state = states_of(topology, workload(topology, rate=["10"], keys=["5"]))["windows"]
+    assert (state.kept.rows, state.kept.grows_per_s) == (5, 0)
+    assert state.value_bytes > 0
+    assert state.bytes_a_day == pytest.approx(864_000 * state.value_bytes)
+
+
+def test_windows_below_an_operator_that_is_never_settled_are_never_dropped() -> None:
+    per_user = stream(clicks).aggregate(n=count()).to_stream()
+    topology = topology_of(per_user.windowed_by(tumbling("5 s", grace="0 s")).aggregate(mean=average("n")).emit_final())
+    below = operator_estimates(topology, workload(topology))[2]
+    assert all(state.kept.grows_per_s > 0 for state in below.states if not state.title.startswith("time of"))
+
+
+def test_a_stateless_topology_keeps_nothing() -> None:
+    topology = topology_of(stream(clicks).filter(col("cost") > 5).select_key(page=coalesce(col("page"), "none")))
+    assert states_of(topology, workload(topology)) == {}
+
+
+def test_every_operator_has_the_number_by_which_it_is_described() -> None:
+    topology = topology_of(stream(clicks).join(stream(views), before="1 s", after="1 s", grace="0 s"))
+    numbered = [(one.number, one.title) for one in operator_estimates(topology, workload(topology))]
+    assert numbered[0] == (1, "source clicks")
+    assert numbered[-1] == (4, f"sink {out.name}, table out")
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_every_topology_has_an_estimate_of_every_state(seed: int) -> None:
+    topology = drawn_topology(seed).topology
+    given = workload(topology, late_by="10 s")
+    declared = Graph(topology).states.keys()
+    report = Report.of(topology, given)
+    states = [state for operator in report.operators for state in operator.states]
+    assert {state.name for state in states} in ({OPEN_WINDOWS}, declared)
+    for state in states:
+        figures = (state.kept.rows, state.kept.changed, state.kept.grows_per_s, state.bytes, state.bytes_a_day)
+        assert all(math.isfinite(figure) and figure >= 0 for figure in figures), state.name
+    Console(quiet=True).print(*page(report))
+    assert json.loads(json.dumps(document(report), allow_nan=False))["stream"] == topology.name

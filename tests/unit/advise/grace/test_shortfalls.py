@@ -1,0 +1,100 @@
+"""By how much a grace was too short, for late records that were planted by hand."""
+
+from __future__ import annotations
+
+from tests.unit.advise.grace.late_rows import late_rows, shortfalls_of
+
+from recount.advise.grace_judges import JUDGE, attributed, judges_of
+from recount.declare.aggregates import count
+from recount.declare.expressions import col
+from recount.declare.flow import RecordStream
+from recount.declare.schema import STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import TimeWindows, hopping, tumbling
+from recount.reference.records import LateRecord
+from recount.reference.topology_driver import TopologyDriver
+
+CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))
+VIEWS = Topic(name="views", key="user", value=RecordSchema.of(seen=STRING))
+
+
+def topology_of(*flows: RecordStream) -> Topology:
+    sinks = [flow.to(Topic(name=f"out-{number}", key="user")) for number, flow in enumerate(flows)]
+    return Topology(name="example", sinks=sinks)
+
+
+def counted(windows: TimeWindows) -> RecordStream:
+    return stream(CLICKS).windowed_by(windows).aggregate(n=count()).emit_final()
+
+
+def clicked(topology: Topology, *seconds: int, topic: str = "clicks") -> TopologyDriver:
+    driver = TopologyDriver(topology)
+    for second in seconds:
+        driver.pipe(topic, key="ann", value={"page": "/"}, timestamp_ms=second * 1_000)
+    return driver
+
+
+def test_rows_of_several_operators_are_told_apart_by_window_and_margin() -> None:
+    ordered = stream(CLICKS).in_order(grace="30 s")
+    topology = topology_of(
+        ordered, counted(tumbling("10 s", grace="5 s")), counted(hopping("20 s", advance="10 s", grace="5 s"))
+    )
+    late = clicked(topology, 60, 25).late
+    found = {judge.grace_ms: shortfalls_of(topology, late, place) for place, judge in enumerate(judges_of(topology))}
+    of_windows = [shortfalls_of(topology, late, place).counted.to_list() for place in (1, 2)]
+    assert found[30_000].records.to_list() == [5_000]
+    assert of_windows == [[25_001], [15_001, 25_001]]
+
+
+def test_operators_that_nothing_tells_apart_are_one() -> None:
+    keyed = stream(CLICKS).select_key(page=col("page")).windowed_by(tumbling("10 s", grace="5 s"))
+    both = topology_of(counted(tumbling("10 s", grace="5 s")), keyed.aggregate(n=count()).emit_final())
+    [judge] = judges_of(both)
+    assert len(judge.numbers) == len(judge.nodes) == 2
+
+
+def test_a_row_that_two_kinds_of_operators_could_have_made_is_of_none() -> None:
+    flow = stream(CLICKS).in_order(grace="3 s")
+    first = stream(CLICKS).deduplicate("page", horizon="3 s")
+    topology = topology_of(flow, first)
+    judges = judges_of(topology)
+    assert len(judges) == 2
+    late = clicked(topology, 20, 10).late
+    assert len(late) == 2
+    assert attributed(late_rows(late), judges).collect()[JUDGE].null_count() == 2
+
+
+def test_rows_of_a_shorter_grace_before_an_upgrade_count_by_the_grace_of_now() -> None:
+    before = clicked(topology_of(counted(tumbling("10 s", grace="0 s"))), 12, 1, 60, 2).late
+    now = topology_of(counted(tumbling("10 s", grace="5 s")))
+    assert shortfalls_of(now, before).records.to_list() == [45_001], "the first would be on time now"
+
+
+def test_what_is_derived_is_never_late_and_so_judges_nothing() -> None:
+    per_second = counted(tumbling("1 s", grace="0 s"))
+    busy = per_second.windowed_by(tumbling("10 s", grace="0 s")).aggregate(n=count()).emit_final()
+    [judge] = judges_of(topology_of(busy))
+    assert judge.grace_ms == 0
+    assert judge.waits_ms == 11_000, "1 s for the seconds, 10 s for the window of them"
+    assert not judge.judged_below
+
+
+def test_what_is_let_into_an_order_is_judged_again_by_windows_below() -> None:
+    windows = stream(CLICKS).in_order(grace="3 s").windowed_by(tumbling("10 s", grace="5 s"))
+    ordered, counting = judges_of(topology_of(windows.aggregate(n=count()).emit_final()))
+    assert (ordered.judged_below, counting.judged_below) == (True, False)
+
+
+def test_nothing_waits_for_updates_that_leave_with_each_batch() -> None:
+    windows = stream(CLICKS).windowed_by(tumbling("10 s", grace="5 s")).aggregate(n=count())
+    assert [judges_of(topology_of(flow))[0].delays for flow in (windows.emit_final(), windows.emit_each_batch())] == [
+        True,
+        False,
+    ]
+
+
+def test_no_late_records_have_no_shortfalls() -> None:
+    topology = topology_of(counted(tumbling("10 s", grace="5 s")))
+    none: list[LateRecord] = []
+    assert shortfalls_of(topology, none).counted.to_list() == []

@@ -1,0 +1,131 @@
+"""Logs of clicks for tests of the lens, batch by batch, as the ledger and the topic would have them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+from tests.batch_proofs import a_proof
+
+from recount.advise.lens.engine_clocks import Reaching, reaching
+from recount.advise.lens.lens_answer import EngineAnswer, LensAnswer
+from recount.advise.lens.lens_log import Records
+from recount.advise.lens.lens_stretch import Modelled, Stretch, stretch_of
+from recount.advise.lens.looking import looked_at
+from recount.declare.aggregates import count
+from recount.declare.expressions import col
+from recount.declare.schema import LONG, STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import SessionWindows, TimeWindows, hopping, session, tumbling
+from recount.tables.ledger import BatchProof, PartitionProof
+
+CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(user=STRING, n=LONG))
+OUT = Topic(name="out", key="user")
+Click = tuple[int, int, str]
+"""Partition, event time in ms, user."""
+WINDOWS: tuple[TimeWindows | SessionWindows, ...] = (
+    tumbling("10 ms", grace="0 ms"),
+    tumbling("10 ms", grace="7 ms", origin="3 ms"),
+    hopping("10 ms", advance="4 ms", grace="5 ms"),
+    session("5 ms", grace="3 ms"),
+)
+
+
+def kept_key(windows: TimeWindows | SessionWindows) -> Topology:
+    """Counts by the key of the record."""
+    counted = stream(CLICKS).windowed_by(windows).aggregate(clicks=count()).emit_final()
+    return Topology(name="clicks", sinks=[counted.to(OUT)])
+
+
+def keyed_again(windows: TimeWindows | SessionWindows, tasks: int | None = None) -> Topology:
+    """Counts by a field of the value, in so many tasks."""
+    flow = stream(CLICKS).select_key(user=col("user"))
+    flow = flow if tasks is None else flow.repartition(tasks)
+    return Topology(name="clicks", sinks=[flow.windowed_by(windows).aggregate(clicks=count()).emit_final().to(OUT)])
+
+
+@dataclass(frozen=True)
+class ClickLog:
+    """What each batch has read, recorded at 1, 2, 3, … s after all event times."""
+
+    batches: Sequence[Sequence[Click]]
+    partitions: int = 2
+
+    def clicks(self, partition: int) -> list[Click]:
+        return [click for batch in self.batches for click in batch if click[0] == partition]
+
+    @property
+    def proofs(self) -> list[BatchProof]:
+        """Newest first."""
+        found = []
+        ends, reached = dict.fromkeys(range(self.partitions), 0), dict[int, int]()
+        for number, batch in enumerate(self.batches):
+            parts = []
+            for p in range(self.partitions):
+                mine = [time_ms for partition, time_ms, _ in batch if partition == p]
+                start, ends[p] = ends[p], ends[p] + len(mine)
+                reached.update({p: max([*mine, reached.get(p, 0)])} if mine else {})
+                part = PartitionProof(
+                    topic="clicks",
+                    partition=p,
+                    start=start,
+                    end=ends[p],
+                    records=len(mine),
+                    stream_time_ms=reached.get(p),
+                )
+                parts.append(part)
+            found.append(a_proof(number, *parts, batch_timestamp_ms=(number + 1) * 1_000))
+        return found[::-1]
+
+    def records(self, stretch: Stretch) -> Iterator[Records]:
+        for p, (start, end) in stretch.ranges.items():
+            mine = self.clicks(p)[start:end]
+            yield Records(
+                partition=p,
+                offsets=range(start, end),
+                timestamps_ms=[time_ms for _, time_ms, _ in mine],
+                keys=[user.encode() for _, _, user in mine],
+                values=[json.dumps({"user": user, "n": n}).encode() for n, (_, _, user) in enumerate(mine)],
+            )
+
+    def stretch(self, topology: Topology, start_ms: int | None = None, end_ms: int | None = None) -> Stretch:
+        return stretch_of(Modelled.of(topology), self.proofs, start_ms, end_ms)
+
+    def reaching(self, topology: Topology) -> Reaching:
+        stretch = self.stretch(topology)
+        return reaching(Modelled.of(topology), stretch, self.records(stretch))
+
+    def answer(
+        self,
+        topology: Topology,
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+        batch_records: int | None = None,
+    ) -> LensAnswer:
+        stretch = self.stretch(topology, start_ms, end_ms)
+        if batch_records is not None:
+            stretch = stretch.cut_anew(batch_records)
+        return looked_at(Modelled.of(topology), stretch, self.records(stretch), first=100)
+
+
+def engines(answer: LensAnswer) -> tuple[EngineAnswer, EngineAnswer]:
+    """Kafka Streams and Structured Streaming."""
+    kafka_streams, structured_streaming = answer.engines
+    return kafka_streams, structured_streaming
+
+
+def counted(engine: EngineAnswer) -> dict[str, Any]:
+    """The counts, each as least and most."""
+    names = ("dropped", "dropped_of_ours", "lost", "changed", "added")
+    return {name: (getattr(engine, name).least, getattr(engine, name).most) for name in names}
+
+
+def click_logs(partitions: int = 2, batch: int = 6) -> st.SearchStrategy[ClickLog]:
+    """Any log of few users in a short time, so that much is late and much falls together."""
+    click = st.tuples(st.integers(0, partitions - 1), st.integers(0, 60), st.sampled_from(["ann", "bob", "tom"]))
+    logs = st.lists(st.lists(click, min_size=1, max_size=batch), min_size=1, max_size=6)
+    return logs.map(lambda batches: ClickLog(batches, partitions))

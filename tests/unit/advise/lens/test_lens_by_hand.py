@@ -1,0 +1,177 @@
+"""Logs small enough to be judged by hand, with the answers that the engines' sources and tests give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.unit.advise.lens.lens_logs import CLICKS, OUT, Click, ClickLog, counted, engines, kept_key, keyed_again
+
+from recount.advise.lens.engine_clocks import murmur2
+from recount.advise.lens.lens_answer import EngineAnswer
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import col
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import hopping, session, tumbling
+
+
+def ann(*times_ms: int, partition: int = 0) -> list[Click]:
+    return [(partition, time_ms, "ann") for time_ms in times_ms]
+
+
+def of(engine: EngineAnswer, *names: str) -> list[tuple[int, int]]:
+    found = counted(engine)
+    return [found[name] for name in names]
+
+
+def test_kafka_streams_drops_what_its_own_test_says() -> None:
+    """KStreamWindowAggregateTest: windows of 10 ms by 5 ms, grace 90 ms; after 200 ms come 100 to 106 ms.
+
+    Stream time is 200, so windows that end at 110 or before are closed: 100 to 104 lose both of their windows, 105 and
+    106 the earlier one. That needs no second partition, so Recount says the same.
+    """
+    log = ClickLog([ann(200, 100, 101, 102, 103, 104, 105, 106)], partitions=1)
+    answer = log.answer(kept_key(hopping("10 ms", advance="5 ms", grace="90 ms")))
+    kafka_streams, _ = engines(answer)
+    assert counted(kafka_streams) == {
+        "dropped": (7, 7),
+        "dropped_of_ours": (0, 0),
+        "lost": (0, 0),
+        "changed": (0, 0),
+        "added": (0, 0),
+    }
+    assert (answer.late, answer.results) == (7, 3)  # [195, 205), [200, 210), [105, 115)
+
+
+def test_a_partition_that_lags_is_lost_to_kafka_streams_once_a_batch_lies_between() -> None:
+    """Partition 1 is 50 ms behind. Of batch 0 the order is open: its record is dropped if it comes last."""
+    behind = keyed_again(tumbling("10 ms", grace="0 ms"), tasks=1)
+    log = ClickLog([[*ann(51), *ann(1, partition=1)], ann(12, partition=1)])
+    kafka_streams, _ = engines(log.answer(behind))
+    assert of(kafka_streams, "dropped_of_ours", "lost", "changed") == [(1, 2), (1, 2), (1, 2)]
+    certain, possible = kafka_streams.records
+    assert (certain.place, certain.is_certain, certain.key, certain.time_ms) == ("clicks-1@1", True, "ann", 12)
+    assert (possible.place, possible.is_certain) == ("clicks-1@0", False)
+
+
+def test_where_records_keep_their_key_a_lagging_partition_loses_nothing_in_kafka_streams() -> None:
+    log = ClickLog([ann(51), [(1, 1, "bob"), (1, 12, "bob")], ann(60)])
+    kafka_streams, structured_streaming = engines(log.answer(kept_key(tumbling("10 ms", grace="0 ms"))))
+    assert of(kafka_streams, "dropped", "changed") == [(0, 0), (0, 0)]
+    assert of(structured_streaming, "dropped") == [(0, 2)]
+
+
+def test_keys_of_other_tasks_do_not_make_a_record_late_in_kafka_streams() -> None:
+    """Of two tasks ann and tom are in different ones."""
+    one, two = (keyed_again(tumbling("10 ms", grace="0 ms"), tasks=tasks) for tasks in (1, 2))
+    log = ClickLog([[(0, 51, "tom")], [(1, 1, "ann")]])
+    assert of(engines(log.answer(one))[0], "dropped") == [(1, 1)]
+    assert of(engines(log.answer(two))[0], "dropped") == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("end_of_batches", "fewest", "most"),
+    [([2], 0, 0), ([1, 2], 0, 1), ([1, 1, 2], 1, 1)],
+    ids=["in one batch", "in the next one", "one more later"],
+)
+def test_spark_judges_by_the_batch_before_the_one_before(end_of_batches: list[int], fewest: int, most: int) -> None:
+    """51 ms closes the window of 1 ms, once its batch is complete, and for certain one batch later."""
+    first, between, late = ann(51), ann(52), ann(1, partition=1)
+    cuts: dict[int, list[list[Click]]] = {1: [[*first, *late]], 2: [first, late], 3: [first, between, late]}
+    log = ClickLog(cuts[len(end_of_batches)])
+    _, structured_streaming = engines(log.answer(keyed_again(tumbling("10 ms", grace="0 ms"))))
+    assert of(structured_streaming, "dropped", "lost") == [(fewest, most), (fewest, most)]
+
+
+@pytest.mark.parametrize(("time_ms", "is_late"), [(19, True), (20, False)])
+def test_a_window_of_spark_is_closed_when_the_watermark_reaches_its_end(time_ms: int, is_late: bool) -> None:
+    """Watermark 25 - 5 = 20 ms: the window [10, 20) is closed, [20, 30) is open."""
+    log = ClickLog([ann(25), ann(25), ann(time_ms, partition=1)])
+    _, structured_streaming = engines(log.answer(keyed_again(tumbling("10 ms", grace="5 ms"))))
+    assert of(structured_streaming, "dropped") == [(is_late, is_late)]
+
+
+def test_spark_counts_what_is_late_within_its_batch() -> None:
+    """Recount calls it late: then a result of Spark has a record more, or is one that Recount has not."""
+    log = ClickLog([ann(1, 51, 2)], partitions=1)
+    _, structured_streaming = engines(log.answer(keyed_again(tumbling("10 ms", grace="0 ms"))))
+    assert of(structured_streaming, "changed", "added") == [(1, 1), (0, 0)]
+    log = ClickLog([ann(51, 2)], partitions=1)
+    _, structured_streaming = engines(log.answer(keyed_again(tumbling("10 ms", grace="0 ms"))))
+    assert of(structured_streaming, "changed", "added") == [(0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(("gap_after", "drops"), [(16, 0), (15, 1)])
+def test_a_session_of_spark_ends_for_a_record_by_itself(gap_after: int, drops: int) -> None:
+    """Gap 5, watermark 20 ms: a record of 15 has ended, one of 16 has not; that of 10 to 14 has left the state."""
+    log = ClickLog([ann(10, 12, 14), ann(23), ann(23), ann(gap_after, partition=1)])
+    topology = keyed_again(session("5 ms", grace="3 ms"))
+    _, structured_streaming = engines(log.answer(topology))
+    assert of(structured_streaming, "dropped") == [(drops, drops)]
+    [changed] = [one for one in structured_streaming.results if one.window_start == 10]
+    assert [row["clicks"] for row in changed.theirs_at_most_dropped] == ([3] if drops else [3, 1])
+
+
+def test_a_session_of_kafka_streams_takes_a_late_record_while_it_is_open() -> None:
+    """Gap 5, no grace: at 20 ms a session is open until 15; 13 is late alone, and not in the session [13, 17]."""
+    together = ClickLog([ann(17, 20, 13)], partitions=1)
+    alone = ClickLog([[(0, 20, "bob"), *ann(13)]], partitions=1)
+    for log, drops in ((together, 0), (alone, 1)):
+        kafka_streams, _ = engines(log.answer(kept_key(session("5 ms", grace="0 ms"))))
+        assert of(kafka_streams, "dropped") == [(drops, drops)]
+
+
+def test_results_are_listed_with_the_values_of_each_and_the_records_that_are_missing() -> None:
+    sums = stream(CLICKS).select_key(user=col("user")).repartition(1).windowed_by(tumbling("10 ms", grace="0 ms"))
+    counts = sums.aggregate(clicks=count(), n=total("n")).emit_final()
+    topology = Topology(name="clicks", sinks=[counts.to(OUT)])
+    log = ClickLog([ann(1), ann(51, 52), ann(53, 2, partition=0), ann(3, 4, partition=1)])
+    kafka_streams, _ = engines(log.answer(topology))
+    [result] = kafka_streams.results
+    window = {"window_start": 0, "window_end": 10}
+    # the values of n count up in each partition: 0 of 1 ms; 0 and 1 of 3 and 4 ms
+    assert result.ours == {**window, "clicks": 3, "n": 1}
+    assert result.theirs_at_least_dropped == result.theirs_at_most_dropped == [{**window, "clicks": 1, "n": 0}]
+    assert (result.key, result.is_certain, result.dropped) == ("ann", True, ["clicks-1@0", "clicks-1@1"])
+    assert [record.place for record in kafka_streams.records] == ["clicks-1@0", "clicks-1@1"]
+
+
+def test_a_document_is_plain_json_with_the_assumptions() -> None:
+    document: Any = ClickLog([ann(1), ann(51)]).answer(keyed_again(tumbling("10 ms", grace="0 ms"))).document()
+    assert (document["stream"], document["records"], document["results"], document["batches"]) == ("clicks", 2, 2, 2)
+    assert [engine["engine"] for engine in document["engines"]] == ["kafka-streams", "structured-streaming"]
+    assert all(engine["assumed"] for engine in document["engines"])
+    assert document["cost"]["read"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [
+        ("21", -973932308),
+        ("foobar", -790332482),
+        ("a-little-bit-long-string", -985981536),
+        ("a-little-bit-longer-string", -1486304829),
+        ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        ("abc", 479470107),
+    ],
+)
+def test_keys_hash_as_in_kafkas_own_test(text: str, hashed: int) -> None:
+    """UtilsTest.testMurmur2."""
+    assert murmur2(text.encode()) == hashed % 2**32
+
+
+def places(log: ClickLog, topology: Topology, **span: Any) -> Sequence[str]:
+    return [record.place for record in engines(log.answer(topology, **span))[0].records]
+
+
+def test_only_records_of_the_interval_are_told_and_their_windows_are_whole() -> None:
+    """Batches are recorded at 1, 2, … s. The record of batch 3 is in a window with one of batch 1."""
+    topology = keyed_again(tumbling("100 ms", grace="0 ms"), tasks=1)
+    log = ClickLog([ann(1), ann(250), [(1, 210, "ann")], ann(420), [(1, 215, "ann")]])
+    kafka_streams, _ = engines(log.answer(topology, start_ms=5_000))
+    [result] = kafka_streams.results
+    assert result.ours is not None and result.ours["clicks"] == 3
+    assert [row["clicks"] for row in result.theirs_at_most_dropped] == [2]
+    assert [record.place for record in kafka_streams.records] == ["clicks-1@1"]
+    assert places(log, topology, end_ms=5_000) == []

@@ -1,0 +1,118 @@
+"""Windows: which hold a time, and the very millisecond at which each kind closes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recount.declare.windows import (
+    LastN,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    hopping,
+    last_n,
+    session,
+    sliding,
+    tumbling,
+)
+from recount.runtime.errors import InvalidDeclaration
+
+MINUTE = 60_000
+
+
+@pytest.mark.parametrize(
+    ("short", "long"), [("1 d", "1 day"), ("2 h", "2 hours"), ("1 min", "1 minute"), ("30 s", "30 seconds")]
+)
+def test_units_of_durations_can_be_written_out(short: str, long: str) -> None:
+    assert tumbling(short, grace="0 s") == tumbling(long, grace="0 s")
+
+
+@pytest.mark.parametrize(
+    ("windows", "time_ms", "starts"),
+    [
+        (tumbling("1 min", grace="0 s"), MINUTE - 1, [0]),
+        (tumbling("1 min", grace="0 s"), MINUTE, [MINUTE]),
+        (hopping("10 min", advance="5 min", grace="0 s"), 12 * MINUTE, [5 * MINUTE, 10 * MINUTE]),
+        (hopping("10 s", advance="5 s", grace="0 s"), 2_000, [0]),
+        (TimeWindows(size_ms=12, advance_ms=5, grace_ms=0), 21, [10, 15, 20]),
+    ],
+    ids=["not its end", "its start", "each that has begun", "none before the epoch", "an advance that divides nothing"],
+)
+def test_every_window_that_has_begun_and_not_ended_holds_a_time(
+    windows: TimeWindows, time_ms: int, starts: list[int]
+) -> None:
+    assert list(windows.starts(time_ms)) == starts
+
+
+def test_windows_of_a_day_begin_where_the_origin_says() -> None:
+    """Midnight in Berlin; in summer, when its clocks are put forward, the same windows begin at one."""
+    windows = tumbling("1 d", grace="0 s", origin=datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")))
+    assert windows == tumbling("1 d", grace="0 s", origin="23 h")
+    noon = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    (start_ms,) = windows.starts(int(noon.timestamp() * 1_000))
+    assert datetime.fromtimestamp(start_ms / 1_000, ZoneInfo("Europe/Berlin")) == datetime(
+        2026, 7, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")
+    )
+
+
+@pytest.mark.parametrize("origin", ["-1 h", datetime(2026, 1, 1), datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC)])  # noqa: DTZ001
+def test_an_origin_that_is_no_moment_in_whole_milliseconds_is_refused(origin: str | datetime) -> None:
+    with pytest.raises(InvalidDeclaration, match="origin"):
+        tumbling("1 d", grace="0 s", origin=origin)
+
+
+@pytest.mark.parametrize(
+    ("windows", "end_ms", "last_open_ms"),
+    [
+        (TimeWindows(size_ms=10, advance_ms=10, grace_ms=5), 10, 14),
+        (SlidingWindows(difference_ms=10, grace_ms=5), 10, 15),
+        (SessionWindows(gap_ms=3, grace_ms=5), 10, 18),
+    ],
+)
+def test_a_window_closes_in_the_millisecond_after_the_last_open_one(
+    windows: TimeWindows | SlidingWindows | SessionWindows, end_ms: int, last_open_ms: int
+) -> None:
+    assert not windows.is_closed(end_ms, last_open_ms)
+    assert windows.is_closed(end_ms, last_open_ms + 1)
+    assert windows.closes_ms(end_ms) == last_open_ms + 1
+
+
+@pytest.mark.parametrize(
+    ("longest", "last_ms", "last_on_ms"), [(None, 70_000, 100_000), ("1 min", 50_000, 60_000)], ids=["gap", "longest"]
+)
+def test_a_session_goes_on_up_to_a_millisecond(longest: str | None, last_ms: int, last_on_ms: int) -> None:
+    windows = session("30 s", grace="0 s", max_duration=longest)
+    assert windows.continues(0, last_ms, last_on_ms)
+    assert not windows.continues(0, last_ms, last_on_ms + 1)
+
+
+def test_the_first_sliding_windows_share_the_start_zero() -> None:
+    windows = sliding("10 s", grace="0 s")
+    assert windows.left_of(3_000) == (0, 10_000)
+    assert windows.left_of(10_000) == (0, 10_000)
+    assert windows.left_of(15_000) == (5_000, 15_000)
+
+
+@pytest.mark.parametrize("declare", [lambda: session("0 s", grace="0 s"), lambda: last_n(0), lambda: LastN(n=-1)])
+def test_a_window_that_could_hold_nothing_is_refused(declare: object) -> None:
+    with pytest.raises(InvalidDeclaration):
+        declare()  # type: ignore[operator]
+
+
+@settings(deadline=None)
+@given(
+    size=st.integers(1, 500), advance=st.integers(1, 500), origin=st.integers(-700, 700), time=st.integers(0, 10_000)
+)
+def test_windows_tile_time(size: int, advance: int, origin: int, time: int) -> None:
+    windows = TimeWindows(size_ms=size, advance_ms=min(size, advance), grace_ms=0, origin_ms=origin)
+    starts = list(windows.starts(time))
+    step = windows.advance_ms
+    first = max(start for start in range(-step, 1) if (start - origin) % step == 0)
+    assert starts == [s for s in range(first, time + 1, step) if s <= time < s + size]
+    if step == size:
+        assert len(starts) == 1

@@ -1,0 +1,100 @@
+"""The cases of the field (``tests.field``) in the unit-test driver and in the operators of the stream."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from tests.field.all_cases import CASES
+from tests.field.case import Case, Row, Sent
+from tests.unit.engine.engine import Engine, LogRecord
+from tests.unit.engine.random_flows import Comparable
+from tests.unit.engine.random_topologies import Drawn
+from tests.unit.engine.random_topology_logs import Cut, Event
+from tests.unit.engine.topology_runs import Told, by_engine, by_interpreter, row_of
+
+from recount.declare.columns import TIMESTAMP
+from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.engine.stage.partials import plan_of
+from recount.runtime.errors import RecountError
+
+Run = Callable[[Drawn, Sequence[Cut]], Told]
+_RESULT = Comparable(exactness="latest", with_times=True, has_bounds=False)
+
+
+def by_partials(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
+    """What the partial aggregation says, which runs topologies of one aggregation over time windows."""
+    engine, said = Engine(drawn.topology, partitions=next(iter(drawn.partitions.values()))), Told()
+    for cut in cuts:
+        engine.batch(*(event.record for event in cut.events))
+    names = [name for name in engine.plan.sink.fields if name != KEY]
+    said.rows[engine.plan.sink.topic.name] = [
+        row_of(row[engine.plan.aggregate.key], (row[WINDOW_START], row[WINDOW_END]), 0, 0, {n: row[n] for n in names})
+        for row in engine.emitted.iter_rows(named=True)
+    ]
+    rejected = engine.made["rejected"].select("partition", "offset", TIMESTAMP, "reason").rows()
+    said.rejected.update((engine.topic, *row) for row in rejected)
+    said.fates.append({fate.replace("_", " "): n for fate, n in engine.counts.items()})
+    return said
+
+
+RUNS: Mapping[str, Run] = {"driver": by_interpreter, "operators": by_engine, "partial aggregation": by_partials}
+
+
+def cut(case: Case, batches: str) -> list[Cut]:
+    """The log of ``case`` in its own batches, in one, or record by record."""
+    parts: Mapping[str, Sequence[Sequence[Sent]]] = {
+        "its own": case.log,
+        "one": [case.records],
+        "each record": [[one] for one in case.records],
+    }
+    return [Cut([_event(one) for one in part], restarts=True) for part in parts[batches]]
+
+
+def _event(one: Sent) -> Event:
+    record = LogRecord(partition=one.partition, timestamp_ms=one.at_ms, key=one.key, value=one.value)
+    return Event(one.topic, record)
+
+
+@pytest.mark.parametrize("batches", ["one", "its own", "each record"])
+@pytest.mark.parametrize("by", RUNS)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_people_met_elsewhere_comes_out_right(case: Case, by: str, batches: str) -> None:
+    if by == "partial aggregation" and plan_of(case.topology) is None:
+        return
+    sinks = dict.fromkeys(case.outputs, _RESULT)
+    drawn = Drawn(topology=case.topology, partitions=case.partitions, sinks=sinks, any_order=True, idles=False)
+    if case.stops is not None:
+        with pytest.raises(RecountError) as stopped:
+            RUNS[by](drawn, cut(case, batches))
+        assert case.stops in str(stopped.value)
+        return
+    said = RUNS[by](drawn, cut(case, batches))
+    for topic in case.outputs:
+        assert case.found(topic, map(_row, said.rows[topic])) == case.expected(topic)
+    assert said.rejected == Counter(_rejected(case))
+
+
+def _row(row: Sequence[object]) -> Row:
+    key, window, _, _, cells = row
+    return key, window, None if cells is None else {name: cell for name, _, cell in cells}  # type: ignore[attr-defined,return-value]
+
+
+def _rejected(case: Case) -> list[tuple[str, int, int, int, str]]:
+    found, offsets = [], Counter[tuple[str, int]]()
+    for one in case.records:
+        offset = offsets[one.topic, one.partition]
+        offsets[one.topic, one.partition] += 1
+        reason = case.dead_letters.get(f"{one.topic}-{one.partition}@{offset}")
+        if reason is not None:
+            found.append((one.topic, one.partition, offset, one.at_ms, reason))
+    return found
+
+
+def test_cases_share_no_topic_and_name_dead_letters_that_their_logs_have() -> None:
+    names = [name for case in CASES for name in (*case.partitions, *case.outputs)]
+    assert len(set(names)) == len(names)
+    assert len({case.name for case in CASES}) == len(CASES)
+    for case in CASES:
+        assert len(_rejected(case)) == len(case.dead_letters)

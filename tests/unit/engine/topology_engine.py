@@ -1,0 +1,86 @@
+"""The engine's general way without Spark, Kafka and Delta: its map stage and graph on Arrow batches in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+import pyarrow as pa
+from tests.unit.engine.engine import NOW_MS, LogRecord, arrow_batch
+
+from recount.declare.columns import BATCH, GENERATION
+from recount.declare.topology import Topology
+from recount.engine.exchange.graph_computation import RAW, GraphComputation, RawStage
+from recount.engine.exchange.work import Computed, Stage
+from recount.engine.operators.partition_clock import PartitionClock
+from recount.engine.source.checkpoint import BatchRange
+from recount.engine.stage.map_stage import from_ipc
+from recount.engine.state.graph_state import STATE_SCHEMA
+
+Log = Mapping[str, Sequence[LogRecord]]
+"""By topic its records, each partition's in offset order."""
+
+
+@dataclass
+class TopologyEngine:
+    """Runs ``topology`` batch by batch over topics of ``partitions`` and keeps all that was made."""
+
+    topology: Topology
+    partitions: Mapping[str, int]
+    computation: GraphComputation = field(init=False)
+    clock: PartitionClock = field(default_factory=lambda: PartitionClock.after(None))
+    computed: list[Computed] = field(default_factory=list)
+    state: pl.DataFrame = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.computation = GraphComputation(self.topology)
+        order = {GENERATION: pl.Int32(), BATCH: pl.Int64()}
+        self.state = pl.DataFrame(schema={**STATE_SCHEMA, **order})
+        self._ends = {(topic, p): 0 for topic, count in self.partitions.items() for p in range(count)}
+
+    def batch(self, log: Log, now_ms: int = NOW_MS) -> Computed:
+        """Process the next records of each topic."""
+        start = dict(self._ends)
+        end = {place: start[place] + len(_in(log, place)) for place in start}
+        span = BatchRange(batch=len(self.computed), timestamp_ms=now_ms, start=start, end=end)
+        stage = self.computation.stage(span, self.clock)
+        batches = [arrow_batch(*place, first, _in(log, place)) for place, first in start.items()]
+        self._ends = end
+        computed = self.computation.computed(
+            _tables(stage, batches), span, self.clock, lambda places: _tables(RawStage.of(places), batches)[RAW]
+        )
+        self.clock = computed.after
+        order = [pl.lit(0, pl.Int32).alias(GENERATION), pl.lit(span.batch, pl.Int64).alias(BATCH)]
+        self.state = pl.concat([self.state, computed.state.with_columns(order)])
+        self.computed.append(computed)
+        return computed
+
+    def restart(self) -> None:
+        """Forget all but what is written."""
+        self.computation = GraphComputation(self.topology)
+        self.computation.load(self.state.lazy())
+
+    def emitted(self, table: str) -> pl.DataFrame:
+        """All rows of an output table so far."""
+        return pl.concat([computed.emitted[table] for computed in self.computed])
+
+    @property
+    def late(self) -> pl.DataFrame:
+        """The late ledger."""
+        return pl.concat([computed.late for computed in self.computed])
+
+
+def _tables(stage: Stage, batches: Sequence[pa.RecordBatch]) -> dict[str, pl.DataFrame]:
+    """What ``stage`` makes of ``batches``, of which each goes to a task of its own."""
+    tables = stage.empty_tables()
+    for batch in batches:
+        for sent in stage(iter([batch])):
+            for name, payload in zip(*sent.to_pydict().values(), strict=True):
+                tables[name].append(from_ipc(payload))
+    return {name: pl.concat(parts) for name, parts in tables.items()}
+
+
+def _in(log: Log, place: tuple[str, int]) -> list[LogRecord]:
+    topic, partition = place
+    return [record for record in log.get(topic, ()) if record.partition == partition]

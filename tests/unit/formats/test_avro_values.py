@@ -1,0 +1,283 @@
+"""Stream and recompute read Avro by code of their own: the same values, the same bad ones, and what fastavro reads."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.unit.formats.avro_writers import (
+    DECLARED,
+    PARSED,
+    WRITER,
+    by_recompute,
+    by_stream,
+    for_recompute,
+    for_stream,
+    rows,
+    wire,
+)
+
+from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, RecordSchema, decimal, list_of
+from recount.formats.registry_decoders import AvroDecoder
+from recount.recompute.registry_parsing import AvroParser
+from recount.runtime.errors import RegistryUnreachable
+
+GOOD = {
+    "before": None,
+    "id": "o1",
+    "count": 5,
+    "ratio": 0.5,
+    "amount": Decimal("12345678901234567890123456789012.3456"),
+    "vip": True,
+    "state": "PAID",
+    "tags": ["a", "b"],
+    "prices": [Decimal("-1.25")],
+    "last": {"at": 3},
+}
+
+
+def by_fastavro(value: bytes) -> dict[str, Any] | None:
+    """The declared fields; None where one of them cannot be held."""
+    found: Any = fastavro.schemaless_reader(BytesIO(value[5:]), PARSED)
+    if found["id"] is None or not math.isfinite(found["ratio"]):
+        return None
+    moment = found["count"]
+    count = moment if moment is None or type(moment) is int else round(moment.timestamp() * 1000)
+    return {name: count if name == "count" else found[name] for name in DECLARED.fields}
+
+
+@settings(max_examples=300)
+@given(st.lists(rows.map(lambda row: {**row, "count": row["count"] and row["count"] % 10**12}), max_size=5))
+def test_what_a_producer_wrote_is_read_by_both_as_fastavro_reads_it(written: list[dict[str, Any]]) -> None:
+    values = [wire(7, row) for row in written]
+    found, bad = by_stream(values)
+    assert (found, bad) == by_recompute(values)
+    for index, value in enumerate(values):
+        expected = by_fastavro(value)
+        assert (index in bad) is (expected is None)
+        assert expected is None or found[index] == expected
+
+
+@settings(max_examples=500)
+@given(rows, st.data())
+@example(GOOD, None)
+def test_bytes_that_were_damaged_are_good_to_both_or_to_neither(row: dict[str, Any], data: Any) -> None:
+    value = bytearray(wire(7, row))
+    if data is not None:
+        for _ in range(data.draw(st.integers(1, 3))):
+            value[data.draw(st.integers(5, len(value) - 1))] = data.draw(
+                st.sampled_from([0, 1, 2, 3, 0x7F, 0x80, 0xFF])
+            )
+        value = value[: data.draw(st.integers(5, len(value)))]
+    values: list[bytes | None] = [bytes(value)]
+    ((found,), bad), ((other,), also_bad) = by_stream(values), by_recompute(values)
+    assert (repr(found), bad) == (repr(other), also_bad)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_good_to_both_or_to_neither(rest: bytes) -> None:
+    values: list[bytes | None] = [rest, b"\0\0\0\0\7" + rest]
+    assert repr(by_stream(values)) == repr(by_recompute(values))
+
+
+def test_what_is_bad_of_a_value_says_which_schema_and_what_is_declared() -> None:
+    good = wire(7, GOOD)
+    values = [good, None, b'{"id":"o1"}', b"", b"\0\0\0", good[:-1], good + b"\0", b"\0\0\0\0\x09" + good[5:]]
+    found, bad = by_stream(values)
+    assert (found, bad) == by_recompute(values)
+    assert bad == {
+        2: "undecodable",
+        3: "undecodable",
+        4: "undecodable",
+        5: "undecodable",
+        6: "undecodable",
+        7: "schema",
+    }
+    assert found[0]["amount"] == GOOD["amount"]
+    assert set(found[1].values()) == {None}
+    details = [fault.detail for fault in AvroDecoder(DECLARED, None, for_stream).decode(values).faults]
+    assert "schema 7" in details[3]
+    assert "schema 9" in details[5]
+    assert "amount: decimal(38, 4)" in details[5]
+    said = AvroParser(DECLARED, ["id"], for_recompute).parsed(values).bad
+    assert "9" in said[7][1]
+
+
+def _of(avro: Any) -> Any:
+    writer = {"type": "record", "name": "One", "fields": [{"name": "it", "type": avro}]}
+    return lambda _: json.dumps(writer)
+
+
+_DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+
+
+@pytest.mark.parametrize(
+    ("avro", "declared", "is_readable"),
+    [
+        ("string", STRING, True),
+        ({"type": "string", "logicalType": "uuid"}, STRING, True),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, STRING, True),
+        ("bytes", STRING, False),
+        ("int", LONG, True),
+        ("long", LONG, True),
+        ({"type": "long", "logicalType": "timestamp-millis"}, LONG, True),
+        ({"type": "long", "logicalType": "timestamp-micros"}, LONG, False),
+        ({"type": "int", "logicalType": "date"}, LONG, False),
+        ("double", LONG, False),
+        ("int", DOUBLE, True),
+        ("float", DOUBLE, True),
+        ({"type": "long", "logicalType": "timestamp-millis"}, DOUBLE, False),
+        (_DECIMAL, DOUBLE, False),
+        ("boolean", BOOLEAN, True),
+        ("int", BOOLEAN, False),
+        (_DECIMAL, decimal(9, 2), True),
+        (_DECIMAL, decimal(10, 3), True),
+        (_DECIMAL, decimal(9, 3), False),
+        (_DECIMAL, decimal(9, 1), False),
+        ({**_DECIMAL, "precision": 1}, decimal(9, 2), False),
+        ("long", decimal(9, 2), True),
+        ("double", decimal(9, 2), False),
+        (["null", "long"], LONG, True),
+        (["null"], LONG, False),
+        (["int", "string"], LONG, False),
+        ({"type": "array", "items": ["null", "string"]}, list_of(STRING), True),
+        ({"type": "array", "items": "int"}, list_of(STRING), False),
+        ({"type": "map", "values": "string"}, list_of(STRING), False),
+        ("nothing", STRING, False),
+    ],
+)
+def test_a_field_is_read_as_what_is_declared_where_nothing_is_lost(
+    avro: Any, declared: FieldType, is_readable: bool
+) -> None:
+    values: list[bytes | None] = [b"\0\0\0\0\x2a"]  # too short for any value
+    asked = RecordSchema.of(it=declared)
+    expected = {0: "undecodable" if is_readable else "schema"}
+    assert by_stream(values, asked, _of(avro))[1] == expected
+    assert by_recompute(values, asked, _of(avro))[1] == expected
+    if not is_readable:
+        [fault] = AvroDecoder(asked, None, _of(avro)).decode(values).faults
+        _, said = AvroParser(asked, ["it"], _of(avro)).parsed(values).bad[0]
+        assert "42" in fault.detail and str(declared) in fault.detail
+        assert "42" in said and str(declared) in said
+
+
+def test_a_field_that_the_writer_has_not_is_null_unless_it_is_required() -> None:
+    older = {**WRITER, "fields": [one for one in WRITER["fields"] if one["name"] not in ("tags", "id")]}
+    row = {name: cell for name, cell in GOOD.items() if name not in ("tags", "id")}
+    values: list[bytes | None] = [wire(7, row, fastavro.parse_schema(older))]
+    optional = RecordSchema(fields=DECLARED.fields)
+    for read in (by_stream, by_recompute):
+        [found], bad = read(values, optional, lambda _: json.dumps(older))
+        assert (found["tags"], found["id"], found["vip"], bad) == (None, None, True, {})
+        assert read(values, DECLARED, lambda _: json.dumps(older))[1] == {0: "schema"}
+
+
+def test_a_registry_that_does_not_answer_makes_no_record_bad() -> None:
+    def unreachable(_: int) -> str:
+        raise RegistryUnreachable("a test")
+
+    for read in (by_stream, by_recompute):
+        with pytest.raises(RegistryUnreachable):
+            read([wire(7, GOOD)], DECLARED, unreachable)
+
+
+def test_an_array_of_nothing_ends_though_it_claims_billions() -> None:
+    avro = {"type": "array", "items": "null"}
+    writer = {"type": "record", "name": "R", "fields": [{"name": "a", "type": avro}, {"name": "it", "type": "long"}]}
+    values: list[bytes | None] = [b"\0\0\0\0\7" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + b"\0\0"]
+    for read in (by_stream, by_recompute):
+        assert read(values, RecordSchema.of(it=LONG), lambda _: json.dumps(writer))[1] == {0: "undecodable"}
+
+
+def test_a_schema_that_lies_in_itself_is_read() -> None:
+    writer = {
+        "type": "record",
+        "name": "Node",
+        "fields": [{"name": "it", "type": "long"}, {"name": "next", "type": ["null", "Node"]}],
+    }
+    row = {"it": 1, "next": {"it": 2, "next": None}}
+    values: list[bytes | None] = [wire(7, row, fastavro.parse_schema(writer))]
+    for read in (by_stream, by_recompute):
+        assert read(values, RecordSchema.of(it=LONG), lambda _: json.dumps(writer)) == ([{"it": 1}], {})
+
+
+_TREE = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [
+        {"name": "it", "type": "long"},
+        {"name": "next", "type": ["null", "Tree"]},
+        {"name": "many", "type": {"type": "array", "items": "Tree"}},
+        {"name": "named", "type": {"type": "map", "values": "Tree"}},
+    ],
+}
+_HEAD, _LEAF = b"\0\0\0\0\7", b"\x02\0\0\0"
+
+
+def _nested(levels: int, before: bytes, behind: bytes) -> bytes:
+    """A tree in ``levels`` others; what is ``before`` and ``behind`` the inner one is that of each."""
+    return _HEAD + before * levels + _LEAF + behind * levels
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "deepest"),
+    [
+        (b"\x02\x02", b"\0\0", 98),  # an empty array lies in the innermost one
+        (b"\x02\0\x02", b"\0\0", 49),
+        (b"\x02\0\0\x02\x02a", b"\0", 49),
+    ],
+    ids=["record", "array", "map"],
+)
+def test_records_arrays_and_maps_lie_in_one_another_up_to_a_hundred_deep(
+    before: bytes, behind: bytes, deepest: int
+) -> None:
+    levels = (deepest, deepest + 1, 250, 320, 5_000)
+    values: list[bytes | None] = [_nested(number, before, behind) for number in levels]
+    for read in (by_stream, by_recompute):
+        found, bad = read(values, RecordSchema.of(it=LONG), lambda _: json.dumps(_TREE))
+        assert (found[0], bad) == ({"it": 1}, dict.fromkeys(range(1, 5), "undecodable"))
+
+
+@pytest.mark.parametrize(("levels", "reason"), [(40, None), (300, "schema"), (5_000, "schema")])
+def test_a_schema_that_nests_too_deep_is_none(levels: int, reason: str | None) -> None:
+    text = '{"type":"array","items":' * levels + '"long"' + "}" * levels
+    writer = json.dumps({"type": "record", "name": "R", "fields": [{"name": "it", "type": "long"}, 1]}).replace(
+        "1]", f'{{"name":"deep","type":{text}}}]'
+    )
+    for read in (by_stream, by_recompute):
+        [found], bad = read([_HEAD + b"\x02\0"], RecordSchema.of(it=LONG), lambda _: writer)
+        assert (found["it"], bad) == ((1, {}) if reason is None else (None, {0: reason}))
+
+
+def test_a_decimal_of_a_hundred_thousand_bytes_is_bad_at_once() -> None:
+    lengths = (17, 64, 65, 1_000, 450_000)  # the last one has more digits than a Decimal of Python
+    digits = [b"\x7f" + b"\xff" * (length - 1) for length in lengths]
+    digits += [b"\x80" + b"\0" * (length - 1) for length in lengths]
+    good = [b"\0" * 1_000 + b"\x01\x2c", b"\xff" * 1_000 + b"\x01", b"\xff" * 450_000, b""]
+    values: list[bytes | None] = [_HEAD + _length(one) + one for one in (*digits, *good)]
+    for read in (by_stream, by_recompute):
+        found, bad = read(values, RecordSchema.of(it=decimal(9, 2)), _of(_DECIMAL))
+        assert bad == dict.fromkeys(range(10), "schema")
+        assert [row["it"] for row in found[10:]] == list(map(Decimal, ("3.00", "-2.55", "-0.01", "0.00")))
+
+
+def _length(data: bytes) -> bytes:
+    written = BytesIO()
+    fastavro.schemaless_writer(written, "long", len(data))
+    return written.getvalue()
+
+
+def test_an_empty_name_of_a_logical_type_is_none() -> None:
+    for avro, declared in (
+        ({"type": "long", "logicalType": ""}, LONG),
+        ({"type": "string", "logicalType": ""}, STRING),
+    ):
+        for read in (by_stream, by_recompute):
+            assert read([_HEAD + b"\0"], RecordSchema.of(it=declared), _of(avro))[1] == {}

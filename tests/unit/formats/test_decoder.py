@@ -1,0 +1,136 @@
+"""The fast decoder takes exactly what ``RecordSchema.decode`` takes, and words a fault alike."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, BadRecord, RecordSchema, decimal, list_of
+from recount.formats.json_values import Fault, ValueDecoder
+
+SCHEMA = RecordSchema.of(
+    id=STRING,
+    count=LONG,
+    ratio=DOUBLE,
+    amount=decimal(15, 2),
+    vip=BOOLEAN,
+    tags=list_of(STRING),
+    sizes=list_of(LONG),
+    prices=list_of(decimal(5, 1)),
+    required=("id",),
+)
+
+
+def expected(values: list[bytes | None], columns: list[str]) -> tuple[list[dict[str, Any]], list[Fault]]:
+    """Rows and faults as the reference sees them; a faulty value and a tombstone are rows of nulls."""
+    rows, faults = [], []
+    for index, value in enumerate(values):
+        row: dict[str, Any] = dict.fromkeys(SCHEMA.fields)
+        try:
+            row = row if value is None else SCHEMA.decode(value)
+        except BadRecord as bad:
+            faults.append(Fault(index, bad.reason, bad.detail))
+        rows.append({name: row[name] for name in columns})
+    return rows, faults
+
+
+def decoded(values: list[bytes | None], columns: list[str]) -> tuple[list[dict[str, Any]], list[Fault]]:
+    result = ValueDecoder(SCHEMA, columns).decode(values)
+    assert list(result.columns) == columns
+    cells = {name: column.to_pylist() for name, column in result.columns.items()}
+    return [{name: cells[name][index] for name in columns} for index in range(len(values))], result.faults
+
+
+integers = st.one_of(
+    st.integers(),
+    st.sampled_from([2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64, 10**400, -(10**5000)]),
+).map(lambda number: str(number) if abs(number) < 10**4000 else "-1" + "0" * 5000)
+numbers = st.one_of(
+    integers,
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.decimals(-(10**14), 10**14, places=2).map(str),
+    st.decimals(-(10**6), 10**6, places=3).map(str),
+    st.sampled_from(["1.0", "1e2", "-0", "-0.0", "1e400", "-1E+999", "1e-400", "0.10", "01", "1.", ".5", "+1", "-"]),
+)
+escapes = st.sampled_from(["\\ud800", "\\udc00x", "\\ud83d\\ude00", "\\u0000", "\\n", "\\q", "\x01", "é", "𐍈", "\\/"])
+texts = st.lists(st.one_of(escapes, st.text("ab \u00df", max_size=3)), max_size=3).map(lambda t: '"' + "".join(t) + '"')
+words = st.sampled_from(["null", "true", "false", "NaN", "Infinity", "-Infinity", "tru", "{}", '{"id":1}', "", "[[]]"])
+scalars = st.one_of(numbers, texts, words)
+arrays = st.lists(scalars, max_size=3).map(lambda items: "[" + ",".join(items) + "]")
+names = st.sampled_from([*(f'"{name}"' for name in SCHEMA.fields), '"other"', '"\\u0069d"', '""', "id"])
+members = st.tuples(names, st.one_of(scalars, arrays)).map(":".join)
+objects = st.lists(members, max_size=6).map(lambda found: '{"id": "x", ' * bool(found) + ",".join(found) + "}")
+typed = st.fixed_dictionaries(
+    {'"id"': texts},
+    optional={
+        '"count"': integers,
+        '"ratio"': numbers,
+        '"amount"': numbers,
+        '"vip"': st.sampled_from(["true", "false", "null"]),
+        '"tags"': st.lists(texts, max_size=2).map(lambda items: "[" + ",".join(items) + "]"),
+        '"sizes"': st.lists(integers, max_size=2).map(lambda items: "[" + ",".join(items) + "]"),
+        '"prices"': st.lists(numbers, max_size=2).map(lambda items: "[" + ",".join(items) + "]"),
+        '"other"': scalars,
+    },
+).map(lambda found: "{" + ",".join(f"{name}: {value}" for name, value in found.items()) + "}")
+documents = st.one_of(typed, objects, scalars, arrays).map(lambda text: text.encode("utf-8", "surrogatepass"))
+broken = st.tuples(
+    documents, st.integers(0, 40), st.sampled_from([b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xef\xbb\xbf"])
+).map(lambda drawn: drawn[0][: drawn[1]] + drawn[2] + drawn[0][drawn[1] :])
+values = st.lists(st.one_of(st.none(), documents, broken, st.binary(max_size=8)), max_size=6)
+columns = st.sampled_from([list(SCHEMA.fields), ["id"], ["amount", "prices"], []])
+
+
+@settings(deadline=None, max_examples=500)
+@given(values, columns)
+@example([b'{"id":"a","other":"\xff"}'], ["id"])
+@example([b'{"id":"\xc3', b'\xa9"}'], ["id"])
+@example([b'{"id":"a","count":9223372036854775808}', b'{"id":"b","count":1}'], ["id"])
+@example([b'{"id":"\\ud800"}'], ["count"])
+@example([b'{"id":"a","sizes":[9223372036854775808]}', b'{"id":"a","prices":[1.5]}'], ["id"])
+@example([b'{"count":1}', None, b'{"id":null}'], ["count"])
+def test_the_fast_decoder_takes_what_the_reference_takes(given_values: list[bytes | None], wanted: list[str]) -> None:
+    assert repr(decoded(given_values, wanted)) == repr(expected(given_values, wanted))
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.lists(st.decimals(Decimal("-9999999999999.99"), Decimal("9999999999999.99"), places=2), max_size=20))
+def test_every_amount_of_15_digits_is_decoded_as_it_was_written(amounts: list[Decimal]) -> None:
+    rows, faults = decoded([f'{{"id":"x","amount":{amount}}}'.encode() for amount in amounts], ["amount"])
+    assert [row["amount"] for row in rows] == amounts
+    assert faults == []
+
+
+@pytest.mark.parametrize("nesting", [b"[" * 100_000, b'{"id":"a","other":' + b"[" * 100_000 + b"]" * 100_000 + b"}"])
+def test_absurd_nesting_is_a_bad_record_and_harms_no_other(nesting: bytes) -> None:
+    rows, faults = decoded([b'{"id":"before"}', nesting, b'{"id":"after"}'], ["id"])
+    assert [row["id"] for row in rows] == ["before", None, "after"]
+    assert [(fault.index, fault.reason) for fault in faults] == [(1, "undecodable")]
+
+
+def test_an_integer_of_any_length_is_passed_over_where_it_is_not_declared() -> None:
+    rows, faults = decoded([b'{"id":"a","other":' + b"9" * 5_000 + b"}"], ["id"])
+    assert (rows, faults) == ([{"id": "a"}], [])
+
+
+def test_what_is_checked_does_not_depend_on_the_columns_that_are_wanted() -> None:
+    _, faults = decoded([b'{"id":"a","amount":1.234,"vip":1,"sizes":[1.5]}'], [])
+    assert [(fault.index, fault.reason) for fault in faults] == [(0, "schema")]
+
+
+def test_a_field_can_have_any_name() -> None:
+    """Names that are no identifiers of Python are declared, described and audited like any other."""
+    names = ["gewicht.kg", "gewicht", "größe", "class", "net weight", "1st", "f0", "ﬁn"]
+    schema = RecordSchema(fields=dict.fromkeys(names, LONG), required=frozenset({"f0"}))
+    values = [json.dumps(dict(zip(names, range(8), strict=True))).encode(), b'{"gewicht.kg": "1", "f0": 1}', None]
+    result = ValueDecoder(schema).decode(values)
+    assert {name: column.to_pylist() for name, column in result.columns.items()} == {
+        name: [number, None, None] for number, name in enumerate(names)
+    }
+    assert [fault.index for fault in result.faults] == [1]
+    assert ValueDecoder(schema).decode([b'{"gewicht.kg": 3}']).faults[0].reason == "schema"

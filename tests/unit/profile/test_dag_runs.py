@@ -1,0 +1,49 @@
+"""What is asked of Airflow about the runs of its DAGs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from recount.profile.dag_runs import DagRuns
+from recount.runtime.errors import Terminal
+
+PLACE = "/api/v2/dags/backfill__a/dagRuns/r"
+
+
+class FakeAirflow:
+    """Answers of one run of ``backfill__a`` that is in ``state`` and whose task ``approval`` is in ``task``."""
+
+    url = "http://127.0.0.1:1"
+
+    def __init__(self, state: str, task: str | None) -> None:
+        self._answers = {
+            PLACE: {"state": state},
+            f"{PLACE}/taskInstances": {"task_instances": [{"task_id": "approval", "state": task}]},
+        }
+        self.changed: list[tuple[str, Mapping[str, Any] | None]] = []
+
+    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        if method == "GET":
+            return self._answers[path]
+        self.changed.append((path, body))
+        return None
+
+
+@pytest.mark.parametrize(("state", "task"), [("failed", "upstream_failed"), ("success", "skipped")])
+def test_a_run_that_has_ended_without_asking_is_not_waited_for(state: str, task: str) -> None:
+    airflow = FakeAirflow(state, task)
+    with pytest.raises(Terminal) as ended:
+        DagRuns(airflow).approve("backfill__a", "r", "approval", 60)  # type: ignore[arg-type]
+    assert ended.value.given == {"approval": task}
+    assert airflow.changed == []
+
+
+def test_what_a_run_asks_is_approved() -> None:
+    airflow = FakeAirflow("running", "deferred")
+    DagRuns(airflow, thinking_s=0).approve("backfill__a", "r", "approval", 60)  # type: ignore[arg-type]
+    [(path, body)] = airflow.changed
+    assert path == f"{PLACE}/taskInstances/approval/-1/hitlDetails"
+    assert body == {"chosen_options": ["Approve"], "params_input": {}}

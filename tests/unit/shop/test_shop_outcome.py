@@ -1,0 +1,111 @@
+"""A demo of the shop holds when everything in it holds, and says of each stream what did not."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from examples.shop.expected_shop import Expected, Rows
+from examples.shop.shop_outcome import Check, ShopOutcome, StreamOutcome, number_check
+from rich.console import Console
+
+from recount.profile.demo_steps import Judged
+
+FATES = [{"counted": 7, "late": 2, "dead_lettered": 1}, {"counted": 20}]
+TOTALS = [{"records": 10, "late": 2, "dead_lettered": 1}, {"records": 20, "late": 0, "dead_lettered": 0}]
+ROWS = Counter({"'ann' 1": 1, "'bob' 2": 2})
+
+
+def a_night(folder: Path, number: int, outcome: str = "match", **totals: int) -> Judged:
+    path = folder / f"{number}-{outcome}-{totals}.json"
+    path.write_text(json.dumps({"sha256": "", "outcome": outcome, "totals": TOTALS[number] | totals}))
+    return Judged(certificate=path)
+
+
+def a_stream(folder: Path, **changed: Any) -> StreamOutcome:
+    said: Mapping[str, Any] = {
+        "stream": "counts",
+        "expected": Expected(fates=FATES, rows={"counts": ROWS}),
+        "held": {"counts": ROWS},
+        "nights": [a_night(folder, 0), a_night(folder, 1)],
+        "is_lied_about": False,
+    }
+    return StreamOutcome(**{**said, **changed})
+
+
+def failed(stream: StreamOutcome) -> dict[str, str]:
+    return {check.name: check.found for check in stream.checks if not check.holds}
+
+
+def test_a_stream_that_is_as_expected_holds(tmp_path: Path) -> None:
+    stream = a_stream(tmp_path)
+    assert stream.holds
+    assert [check.found for check in stream.checks] == ["10 + 20", "2 + 0", "1 + 0", "3", "match", "match"]
+
+
+def test_a_record_that_counted_in_another_night_does_not_hold(tmp_path: Path) -> None:
+    moved = [a_night(tmp_path, 0, records=9), a_night(tmp_path, 1, records=21)]
+    assert failed(a_stream(tmp_path, nights=moved)) == {"records": "9 + 21"}
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        (Counter({"'ann' 1": 1, "'bob' 2": 1}), "1 rows of counts differ"),
+        (Counter({"'ann' 1": 1, "'bob' 3": 2}), "4 rows of counts differ"),
+        (ROWS + Counter(["'eve' 1"]), "1 rows of counts differ"),
+        (Counter(), "3 rows of counts differ"),
+    ],
+    ids=["one is lost", "two have another value", "one too many", "nothing there"],
+)
+def test_rows_are_compared_by_what_they_say(tmp_path: Path, held: Rows, said: str) -> None:
+    assert failed(a_stream(tmp_path, held={"counts": held})) == {"rows": said}
+
+
+def test_a_sink_without_rows_proves_nothing(tmp_path: Path) -> None:
+    empty = a_stream(tmp_path, expected=Expected(fates=FATES, rows={"counts": Counter()}), held={"counts": Counter()})
+    assert failed(empty) == {"rows": "counts has no rows"}
+
+
+def test_a_night_without_a_verdict_does_not_hold(tmp_path: Path) -> None:
+    assert failed(a_stream(tmp_path, nights=[a_night(tmp_path, 0), None]))["night 2"] == "not judged"
+
+
+def test_only_the_stream_that_is_lied_about_may_be_a_violation_and_must(tmp_path: Path) -> None:
+    red = [a_night(tmp_path, 0), a_night(tmp_path, 1, "violation")]
+    assert failed(a_stream(tmp_path, nights=red)) == {"night 2": "violation"}
+    assert a_stream(tmp_path, nights=red, is_lied_about=True).holds
+    assert failed(a_stream(tmp_path, is_lied_about=True)) == {"night 2": "match"}
+
+
+def an_outcome(folder: Path, *streams: StreamOutcome, others: list[Check]) -> ShopOutcome:
+    return ShopOutcome(streams=streams, others=others, airflow_url="http://127.0.0.1:1", reports=folder, seconds=60)
+
+
+def shown(outcome: ShopOutcome) -> str:
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(outcome.summary())
+    return captured.get()
+
+
+def test_all_of_it_held(tmp_path: Path) -> None:
+    outcome = an_outcome(tmp_path, a_stream(tmp_path), others=[number_check("corrections", 1_000, 1_000)])
+    assert outcome.held
+    assert "all of it held" in shown(outcome)
+    assert "DID NOT HOLD" not in shown(outcome)
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_one_thing_that_did_not_hold_is_named(tmp_path: Path, is_stream: bool) -> None:
+    red = [a_night(tmp_path, 0), a_night(tmp_path, 1, "violation")]
+    stream = a_stream(tmp_path, nights=red) if is_stream else a_stream(tmp_path)
+    outcome = an_outcome(tmp_path, stream, others=[number_check("corrections", 1, 1 if is_stream else 0)])
+    assert not outcome.held
+    assert shown(outcome).count("DID NOT HOLD") == 1
+    assert ("violation, not match" in shown(outcome)) == is_stream
+    assert "1 did not hold" in shown(outcome)
