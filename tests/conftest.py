@@ -18,6 +18,10 @@ import hypothesis
 import pytest
 from tests.lean_spark import lean_spark
 
+from recount.kafka.connection import Connection
+from recount.kafka.topic_drift import platform_topics
+from recount.kafka.topics_on_cluster import apply, plan
+from recount.profile import daemon
 from recount.profile.embedded import embedded_settings, end_profile
 from recount.profile.embedded_airflow import EmbeddedAirflow
 from recount.profile.embedded_kafka import EmbeddedKafka
@@ -78,6 +82,22 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterato
     """One real broker for the whole run; tests keep apart by ``unique`` names."""
     with EmbeddedKafka(home=Home(path=tmp_path_factory.mktemp("kafka")), project=project) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def connection(kafka: EmbeddedKafka) -> Connection:
+    connection = Connection(bootstrap_servers=kafka.bootstrap_servers)
+    admin = connection.admin()
+    apply(admin, plan(admin, platform_topics(), "embedded"))
+    return connection
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(path=tmp_path / "home")
+    home.create()
+    yield home
+    daemon.sweep(home, patience_s=1)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -142,3 +145,20 @@ def test_drivers_and_executors_are_bounded_and_find_what_they_need() -> None:
     [image] = KUSTOMIZATION["images"]
     assert conf["spark.kubernetes.container.image"] == f"{image['newName']}:{image['newTag']}"
     assert conf["spark.authenticate"] == conf["spark.network.crypto.enabled"] == "true"
+
+
+def test_whoever_makes_pods_may_make_what_spark_makes_beside_them() -> None:
+    for role in (one for one in objects() if one["kind"] == "Role"):
+        made = {kind for rule in role["rules"] if "create" in rule["verbs"] for kind in rule["resources"]}
+        assert made >= {"pods", "services", "configmaps", "networkpolicies"}
+
+
+@pytest.mark.parametrize(("what", "program"), [("driver", "spark-submit"), ("executor", "java")])
+def test_a_process_of_spark_works_where_it_may_write(tmp_path: Path, what: str, program: str) -> None:
+    (tmp_path / program).write_text("#!/bin/sh\npwd\n")
+    (tmp_path / program).chmod(0o755)
+    entrypoint = FOLDER.with_name("docker") / "entrypoint.sh"
+    given = dict.fromkeys(re.findall(r"\$\{?(SPARK_\w+)", entrypoint.read_text()), "x")
+    environment = {**given, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    said = subprocess.check_output(["/bin/sh", entrypoint, what], cwd="/", env=environment, text=True, timeout=60)
+    assert said.strip() != "/"

@@ -24,19 +24,12 @@ from recount.kafka.connection import Connection
 from recount.kafka.control import StandingOrders, request_run, request_stop
 from recount.kafka.leases import Lease
 from recount.kafka.status import last_epoch, status_of_group
-from recount.kafka.topic_drift import platform_topics
-from recount.kafka.topics_on_cluster import apply, plan
-from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.runtime.errors import Terminal, Transient
 from recount.runtime.settings import Settings
 
 
 @pytest.fixture(scope="module")
-def connection(kafka: EmbeddedKafka) -> Connection:
-    connection = Connection(bootstrap_servers=kafka.bootstrap_servers)
-    admin = connection.admin()
-    apply(admin, plan(admin, platform_topics(), "embedded"))
-
+def connection(connection: Connection) -> Connection:
     def is_readable() -> bool:
         try:
             return last_epoch(connection, "nobody") == 0

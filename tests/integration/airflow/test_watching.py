@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
@@ -24,7 +25,7 @@ from tests.statuses import a_status
 
 from recount.airflow import orders
 from recount.airflow.drivers import DriverPod, DriverProcess, record_of
-from recount.airflow.streams import StreamOperator
+from recount.airflow.streams import FREE, STOPPED, StreamOperator
 from recount.airflow.triggers import Finding, StreamWatch
 from recount.declare.fingerprint import Declared
 from recount.declare.limits import Health
@@ -35,21 +36,12 @@ from recount.kafka.status import State, StatusBoard
 from recount.kafka.topic_drift import STATUS, platform_topics
 from recount.kafka.topics_on_cluster import apply, plan
 from recount.lifecycle.reset import require_no_driver
-from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 from recount.tables.decisions import DeclarationLog
 
 LIMITS = Health(heartbeat_age_ms=30_000)
 START_TIMEOUT_MS = 60_000
-
-
-@pytest.fixture(scope="module")
-def connection(kafka: EmbeddedKafka) -> Connection:
-    connection = Connection(bootstrap_servers=kafka.bootstrap_servers)
-    admin = connection.admin()
-    apply(admin, plan(admin, platform_topics(), "embedded"))
-    return connection
 
 
 @pytest.fixture
@@ -334,8 +326,7 @@ def test_a_driver_whose_statuses_are_hidden_is_adopted(connection: Connection, r
     with open_transaction(connection, stream):
         publish(lease)
         adopted = operator._adopted()
-    assert adopted is not None
-    assert adopted[0] == lease.epoch - 1
+    assert adopted and adopted[0] == lease.epoch - 1
 
 
 def test_a_stream_of_a_group_whose_first_status_is_hidden_is_adopted_and_not_run_anew(
@@ -346,8 +337,7 @@ def test_a_stream_of_a_group_whose_first_status_is_hidden_is_adopted_and_not_run
     with open_transaction(connection, stream):
         publish(lease)
         adopted = operator._adopted()
-    assert adopted is not None
-    assert adopted[0] == lease.epoch - 1
+    assert adopted and adopted[0] == lease.epoch - 1
 
 
 def test_an_order_to_stop_is_for_the_last_driver_though_its_statuses_are_hidden(
@@ -456,6 +446,15 @@ def test_an_order_does_not_hold_a_driver_launched_in_spite_of_it(connection: Con
 def test_a_stream_that_never_ran_can_be_held(connection: Connection, run: str, stream: str) -> None:
     orders.stop(stream)
     assert orders.is_held(stream)
+
+
+def test_an_order_to_stop_that_comes_while_a_run_looks_for_a_driver_is_heeded(
+    connection: Connection, run: str, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StreamOperator, "_adopted", lambda _: orders.stop(stream))
+    monkeypatch.setattr(StreamOperator, "_launch", lambda *_: pytest.fail("launched"))
+    operator = StreamOperator(task_id="run", stream=stream, application=Path("stream.py"), limits=LIMITS)
+    assert operator.execute({"ti": Mock(xcom_pull=Mock(return_value=FREE))}) == STOPPED  # type: ignore[typeddict-item]
 
 
 def test_an_order_is_for_a_declared_stream_and_a_stop_for_whatever_has_held_a_lease(

@@ -11,20 +11,10 @@ from tests.eventually import eventually
 from recount.declare.topics import Topic
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import partitions_of
-from recount.kafka.topic_drift import platform_topics
 from recount.kafka.topics_on_cluster import apply, ids_of, plan
-from recount.profile.embedded_kafka import EmbeddedKafka
 
 MakeTopic = Callable[..., str]
 Read = Callable[[str], list[Message]]
-
-
-@pytest.fixture(scope="session")
-def connection(kafka: EmbeddedKafka) -> Connection:
-    connection = Connection(bootstrap_servers=kafka.bootstrap_servers)
-    admin = connection.admin()
-    apply(admin, plan(admin, platform_topics(), "embedded"))
-    return connection
 
 
 @pytest.fixture

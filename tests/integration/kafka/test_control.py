@@ -6,15 +6,17 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from tests.eventually import eventually
 from tests.integration.kafka.conftest import MakeTopic
 from tests.statuses import a_status
 
 from recount.kafka.compacted import CompactedView
 from recount.kafka.connection import Connection
-from recount.kafka.control import ControlChannel, request_stop, withdraw_stop
+from recount.kafka.control import ControlChannel, StandingOrders, request_stop, withdraw_stop
 from recount.kafka.leases import Lease
 from recount.kafka.offsets import log_ranges
 from recount.kafka.status import LARGEST_EPOCH, StatusBoard
@@ -39,6 +41,21 @@ def test_a_driver_whose_broker_is_lost_hears_the_next_order_once_it_is_back(tmp_
         request_stop(connection, "orders", 1)
         assert eventually(channel.stop_requested, True, limit_s=60)
         channel.close()
+
+
+def test_a_topic_that_has_lost_its_leader_says_nothing_and_is_asked_again(
+    connection: Connection, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = StandingOrders(connection, make_topic("control", cleanup_policy="compact", retention_ms=-1))
+    channel = ControlChannel(connection, "orders", 1, shared=orders)
+    assert not channel.stop_requested()
+    request_stop(connection, "orders", 1, topic=orders._view._topic)
+    lost = Mock(side_effect=KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION)))
+    with monkeypatch.context() as away:
+        away.setattr(orders._view, "_consumer", Mock(get_watermark_offsets=lost))
+        assert not channel.stop_requested()
+    assert channel.stop_requested()
+    orders.close()
 
 
 def test_a_record_with_an_empty_value_is_read_like_any_other(connection: Connection, make_topic: MakeTopic) -> None:

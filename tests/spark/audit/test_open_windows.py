@@ -14,6 +14,7 @@ from recount.declare.expressions import col
 from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import tumbling
+from recount.engine.driver.stream_reports import status_of
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.project import Project
 
@@ -39,10 +40,12 @@ def test_a_change_that_was_read_too_late_explains_a_window_that_closes_a_night_l
     a_batch(("pens", 0, "bob", 240, SALE))
     first = desk.audit().findings
     assert (first.differences, first.misses) == ((), ())
-    a_batch(("tiers", 0, "eve", 900, {"tier": "tin"}), ("pens", 0, "bob", 900, SALE))
+    a_batch(("tiers", 0, "eve", 901, {"tier": "tin"}), ("pens", 0, "bob", 900, SALE))
     night = desk.audit().findings
     assert night.differences == ()
     assert [(miss.key, miss.late) for miss in night.misses] == [("ann", ("tiers-0@0 read after pens-0@0",))]
+    status, [lookup] = status_of(desk.connection, topology.name), night.lookups
+    assert status and status.lookup_cause == lookup.cause and lookup.cause.startswith("tiers declares no event_time")
 
 
 @pytest.mark.thorough

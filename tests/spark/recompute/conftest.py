@@ -8,18 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
+from tests.unit.engine.engine import LogRecord
 
 from recount.recompute.raw_log import SCHEMA, Ranges, RawLog
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogRecord:
-    """A record as it lies on Kafka."""
-
-    partition: int = 0
-    timestamp_ms: int = 0
-    key: bytes | None = b"key"
-    value: bytes | None = b"{}"
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,7 @@ def test_settings_of_the_call_reach_dags_and_tasks(file: Path, monkeypatch: pyte
     assert (task.pool, task.spark_resources.driver_memory) == ("nights", "3g")
     backfill = dags[f"backfill__{STREAM}"]
     assert backfill.params["approve"] == "automatic"
+    assert backfill.get_task("approval").retries, "Airflow itself can fail a task that waits: it is asked again"
     for kind in ("backfill", "findings"):
         approval = dags[f"{kind}__{STREAM}"].get_task("approval")
         assert [user["id"] for user in approval.assigned_users] == ["ann"]

@@ -14,6 +14,7 @@ from tests.batch_proofs import a_proof
 from tests.unit.audit.documents import a_run, findings
 
 from recount.audit.carry.store import NOTHING, VERDICTS, AuditStore, Run, Seed
+from recount.audit.certificate.assembly import document_of
 from recount.audit.certificate.signing import make_keys, signer_in
 from recount.audit.cut.audited_ledger import Ledger
 from recount.audit.expectations.suites import judged
@@ -105,6 +106,12 @@ def nights(tmp_path: Path) -> Nights:
 
 def states(standing: Standing) -> dict[str, str]:
     return {one.id: one.state for one in (*standing.open, *standing.accepted, *standing.repaired)}
+
+
+def test_differences_of_results_are_counted_beyond_those_that_are_listed(nights: Nights) -> None:
+    found = nights.findings("1", [LOST, FAULT], whole=True, batch=1)
+    counts = {"kafka match": 7, "delta lost": 5_000, "delta expired": 3, "completeness missed": 2}
+    assert document_of(replace(found, counts=counts))["differences_found"] == 5_001
 
 
 def test_a_lost_row_is_open_until_its_place_is_in_order(nights: Nights) -> None:

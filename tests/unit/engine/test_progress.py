@@ -87,5 +87,6 @@ def test_what_comes_before_the_end_of_the_last_run_is_waited_for_and_no_longer()
     later, begun_s = threading.Timer(0.1, last), time.monotonic()
     later.start()
     assert [progress.batch for progress in listener.rest(timeout_s=60)] == [7]
+    assert list(listener.rest(timeout_s=60)) == []
     assert time.monotonic() - begun_s < 30
     later.join()

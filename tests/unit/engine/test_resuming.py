@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tests.batch_proofs import a_proof
 
+from recount.engine.driver import runner
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.source.resumption import Known, OutOfStep, Planned, Resumption, Standing
+from recount.kafka.offsets import UnreadRecordsGone
 from recount.kafka.transaction import Committed
 from recount.tables.ledger import BatchProof, PartitionProof
 
@@ -60,6 +64,19 @@ def test_what_a_stream_reads_next_has_to_be_in_the_log_still(
 ) -> None:
     found = all_known(last, standing, checkpoint)
     assert found.next_offsets(found.resumption()) == {A: next_offset, B: next_offset}
+
+
+def test_a_start_is_refused_where_what_is_read_next_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, asked = Mock(data=str(tmp_path)), Mock(side_effect=UnreadRecordsGone("gone"))
+    monkeypatch.setattr(runner, "Connection", Mock())
+    monkeypatch.setattr(runner, "partitions_of", lambda *_: [A, B])
+    monkeypatch.setattr(runner, "require_unread_kept", asked)
+    one = Committed(offset=50, batch="0/4", timestamp_ms=2_000, start=40, checkpoint_id=ID)
+    starting = runner.StreamRunner(Mock(), settings, Mock(topics=["orders"], delta_first=False), runner.RunOptions())
+    transaction, checkpoint = Mock(**{"committed.return_value": {A: one, B: one}}), Mock(last_planned=lambda: None)
+    with pytest.raises(UnreadRecordsGone):
+        starting._resumption(transaction, checkpoint, proof(0, 4, 50), None)
+    assert asked.call_args.args[2] == {A: 50, B: 50}
 
 
 def test_a_stream_that_never_ran_needs_nothing_of_the_log() -> None:

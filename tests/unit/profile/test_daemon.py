@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,14 +37,6 @@ PARENT = [
     "print(own.pid, detached.pid, flush=True)\n"
     "time.sleep(600)",
 ]
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    home = Home(path=tmp_path / "home")
-    home.create()
-    yield home
-    daemon.sweep(home, patience_s=1)
 
 
 def started(home: Home, command: list[str], name: str = "sleeper") -> tuple[Daemon, list[str]]:

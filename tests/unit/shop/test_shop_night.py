@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -43,14 +43,6 @@ if "SLEEPS" in os.environ:
     time.sleep(600)
 sys.exit(int(os.environ.get("EXIT", "0")))
 '''
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    home = Home(path=tmp_path / "home")
-    home.create()
-    yield home
-    daemon.sweep(home, patience_s=1)
 
 
 def a_night(home: Home, judges: list[list[str]], *, streams: Collection[str] = (), **said: str) -> ShopNight:

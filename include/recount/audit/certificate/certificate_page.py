@@ -20,7 +20,7 @@ STYLE = """
 font:15px/1.5 system-ui,sans-serif}h1{font-size:26px;margin:0 0 4px}h2{font-size:17px;margin:36px 0 8px}
 p{margin:6px 0}.soft{color:var(--soft)}.badge{display:inline-block;padding:3px 12px;border-radius:99px;color:#fff;
 font-weight:600}.match{background:var(--good)}.violation{background:var(--bad)}.cards{display:grid;gap:12px;
-grid-template-columns:repeat(auto-fit,minmax(125px,1fr));margin:20px 0}.card{border:1px solid var(--line);
+grid-template-columns:repeat(auto-fit,minmax(160px,1fr));margin:20px 0}.card{border:1px solid var(--line);
 border-radius:10px;padding:12px 14px}.card b{display:block;font-size:22px;font-variant-numeric:tabular-nums}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px}th{text-align:left;color:var(--soft);
 font-weight:600}th,td{padding:5px 10px 5px 0;border-bottom:1px solid var(--line);vertical-align:top}
