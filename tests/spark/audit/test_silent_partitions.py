@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic
 
 from recount.audit.certificate.certificate_files import load
+from recount.backfill.carrying_out import CarryingOut
+from recount.backfill.corrections_due import corrections_due
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.schema import LONG, RecordSchema
@@ -102,3 +104,50 @@ def test_what_left_a_join_alone_while_the_other_topic_was_silent_is_explained_by
     assert findings.outcome == "match", "the next audit knows the partner still"
     again = {(miss.sink, miss.origin, miss.late[0]) for miss in findings.misses}
     assert again == {*missed, ("silent-paid-long", None, partner)}
+
+
+def test_what_left_a_join_alone_in_one_night_is_taken_back_once_in_the_night_that_brings_its_partner(
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+) -> None:
+    """Of order 1 no claims are carried, and its partner is on time; that of order 2 is late."""
+    orders, pays = (
+        stream(source_topic(f"across-{name}", RecordSchema.of(**{name: LONG}), partitions=1))
+        for name in ("orders", "pays")
+    )
+    paid = orders.left_join(pays, before="0 s", after="1 min", grace="0 s")
+    unpaid = paid.filter(col("pays").is_null()).select("orders").select_key(of=col("orders"))
+    sinks = [paid.to(output_topic("across-paid")), unpaid.to(output_topic("across-unpaid"))]
+    topology = Topology(name="across", sinks=sinks, idle_after=f"{IDLE_S} s")
+    stage = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology).create_topics()
+    stage.produce([("across-orders", 0, key, at, {"orders": n}) for n, (key, at) in enumerate([("a", 1), ("b", 30)])])
+    stage.produce([("across-pays", 0, "z", 0, {"pays": 0})])
+    stage.run()
+    time.sleep(IDLE_S + 0.5)
+    nights: dict[str, list[Said]] = {
+        "alone": [("across-orders", 0, "z", 62, {"orders": 9})],
+        "partners": [("across-pays", 0, key, at, {"pays": 1}) for key, at in (("a", 1.5), ("z", 50), ("b", 30.5))],
+        "a second partner": [("across-pays", 0, "b", 30.7, {"pays": 2})],
+        "quiet": [(topic, 0, "z", 70, {}) for topic in ("across-orders", "across-pays")],
+    }
+    first, second = "across-pays-0@1 read after across-orders-0@0", "across-pays-0@3 +1169999 ms"
+    alone = {("across-orders-0@0", first), ("across-orders-0@1", second)}
+    expected = {
+        "partners": {
+            *(("across-unpaid", *one) for one in alone),
+            *(("across-paid", *one) for one in (*alone, ("across-orders-0@1+across-pays-0@3", second))),
+        },
+        "a second partner": {
+            ("across-paid", "across-orders-0@1+across-pays-0@4", "across-pays-0@4 +1157999 ms"),
+        },
+    }
+    for night, records in nights.items():
+        stage.produce(records)
+        stage.run()
+        findings = stage.audit().findings
+        assert (findings.outcome, findings.seed.run is None) == ("match", night == "alone")
+        assert {(one.sink, one.origin, one.late[0]) for one in findings.misses} == expected.get(night, set()), night
+        due = corrections_due(spark, stage.tables, topology)
+        CarryingOut(session=spark, settings=stage.settings, due=due).run()
+    whole = stage.audit(from_the_beginning=True).findings
+    assert (whole.outcome, whole.misses) == ("match", ())
+    assert whole.counts["completeness repaired"] == findings.counts["completeness repaired"] == 6

@@ -39,6 +39,7 @@ class Stretched:
     lateness: bool = True
     limits: Mapping[str, Mapping[int, Limits]] = field(default_factory=dict)
     table_ends: Sequence[TableEnds] | None = None
+    sides: Sequence[str] = SIDES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,7 @@ class Told:
 
     rows: Mapping[str, Counter[Row]]
     sides: Mapping[str, Counter[Row]]
+    taken_back: int
 
 
 @dataclass
@@ -131,10 +133,12 @@ def between(log: RawLog, topic: str, batches: Sequence[BatchEnds], first: int, l
 class Said:
     """What one stretch says: of each sink the identities and rows, of each side ledger the rows.
 
-    Of a sink in ``since_ms`` it says all records from then on, whatever the stretches before said of them.
+    Of a sink in ``since_ms`` it says all records from then on, whatever the stretches before said of them. Those of
+    ``taken_back`` they have said, and they are no more.
     """
 
     rows: Mapping[str, Sequence[tuple[Row, Row]]]
+    taken_back: Mapping[str, Sequence[tuple[Row, Row]]]
     sides: Mapping[str, Sequence[Row]]
     since_ms: Mapping[str, int]
 
@@ -142,15 +146,19 @@ class Said:
 def _said(one: Stretched, done: Recomputed) -> Said:
     """Without lateness a final result that has left can change, and what a record finds: ``again`` has it as it is."""
     results = done.results if one.lateness else {**done.results, **done.again}
-    rows = {
-        identity.written.topic.name: [_told(row, identity) for row in results[identity.written].collect()]
-        for identity in one.identities
-    }
-    sides = {name: [_plain(row) for row in getattr(done, name).drop("detail").collect()] for name in SIDES}
+    rows, taken_back = (
+        {
+            identity.written.topic.name: [_told(row, identity) for row in frames[identity.written].collect()]
+            for identity in one.identities
+            if identity.written in frames
+        }
+        for frames in (results, done.taken_back)
+    )
+    sides = {name: [_plain(row) for row in getattr(done, name).drop("detail").collect()] for name in one.sides}
     if any(_follows_records(node) for node in one.topology.nodes()):
         sides["late"] = sorted({row[:4] for row in sides["late"]})
     since_ms = {} if one.lateness else {node.topic.name: ms for node, ms in done.again_since_ms.items()}
-    return Said(rows=rows, sides=sides, since_ms=since_ms)
+    return Said(rows=rows, taken_back=taken_back, sides=sides, since_ms=since_ms)
 
 
 def _follows_records(node: Node) -> bool:
@@ -184,14 +192,17 @@ def _together(one: Stretched, said: Sequence[Said]) -> Told:
         everything: list[tuple[Row, Row]] = []
         for stretch in said:
             since_ms = stretch.since_ms.get(topic, float("inf"))
+            for row in stretch.taken_back.get(topic, ()):
+                everything.remove(row)
             everything = [row for row in everything if row[1][1] < since_ms] + list(stretch.rows[topic])
         if identity.is_latest:
             last = dict(everything)
             rows[topic] = Counter(row for row in last.values() if row[-1] is not None)
         else:
             rows[topic] = Counter(row for _, row in everything)
-    sides = {name: Counter(row for stretch in said for row in stretch.sides[name]) for name in SIDES}
-    return Told(rows=rows, sides=sides)
+    sides = {name: Counter(row for stretch in said for row in stretch.sides[name]) for name in one.sides}
+    taken_back = sum(len(rows) for stretch in said for rows in stretch.taken_back.values())
+    return Told(rows=rows, sides=sides, taken_back=taken_back)
 
 
 def differences(found: Told, expected: Told, topology: Topology) -> dict[str, Mapping[str, Counter[Row]]]:

@@ -75,7 +75,7 @@ def _corrections_at(place: str, identity: Identity) -> dict[str, Column]:
 
     def told(one: Column) -> Column:
         revision = one[REVISION].cast("string")
-        return F.transform(one[place], lambda entry: F.concat_ws(" ", revision, _text(entry, identity)))
+        return F.transform(one[place], lambda entry: F.concat_ws(" ", revision, exact_text(entry, identity)))
 
     rows = F.flatten(F.transform(CORRECTED, lambda one: one[place]))
     most = F.array_max(F.transform(CORRECTED, lambda one: F.size(one[place])))
@@ -90,12 +90,12 @@ def _told(side: str, entries: Column, identity: Identity) -> dict[str, Column]:
     doubles = [name for name, kind in identity.fields.items() if kind.kind == "double"]
     values = F.flatten(F.transform(entries, lambda one: F.array(*(one[ROW][name] for name in doubles))))
     return {
-        side: F.transform(entries, lambda one: _text(one, identity)),
+        side: F.transform(entries, lambda one: exact_text(one, identity)),
         f"{side}_doubles": values if doubles else F.array(),
     }
 
 
-def _text(entry: Column, identity: Identity) -> Column:
+def exact_text(entry: Column, identity: Identity) -> Column:
     """The entry without its doubles, and without its time where the log does not determine it."""
     exact = [entry[ROW][name].alias(name) for name, kind in identity.fields.items() if kind.kind != "double"]
     at_ms = entry[AT_MS] if identity.is_timed else F.lit(None).cast("long")

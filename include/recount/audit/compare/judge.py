@@ -30,7 +30,7 @@ from recount.audit.compare.published import DELTA, KAFKA
 from recount.audit.compare.results import COMPLETE, EXPECTED
 from recount.audit.compare.sink_verdicts import SEEN, judged_latest, judged_rows, shown_of
 from recount.audit.cut.audited_ledger import Order
-from recount.audit.cut.standing import added_to, read_again, to_keep, with_carried
+from recount.audit.cut.standing import added_to, not_among, read_again, to_keep, with_carried, without_taken_back
 from recount.audit.explain.completeness import COMPLETENESS, CORRECTION, KEPT, MISSED, REPAIRED
 from recount.declare.operators.nodes import WINDOW_END
 from recount.declare.topics import UNLIMITED_RETENTION_MS
@@ -114,6 +114,9 @@ class Judge:
         of_stream, of_backfills = self._apart(published)
         lined_up = reduce(DataFrame.unionByName, [*claims, *([] if of_stream is None else [of_stream])])
         carried = self._carried(identity)
+        if carried is not None and written in complete.taken_back:
+            gone = once(of_recompute(complete.taken_back[written], identity, COMPLETE))
+            carried = once(without_taken_back(self._with_judged(carried, gone, identity), gone, identity))
         if carried is not None and identity.is_by_time:
             lined_up = self._with_added_to(once(lined_up), carried, identity)
         if carried is not None:
@@ -188,9 +191,16 @@ class Judge:
         return None if self.before is None else self.before.carried.get(identity.written.table)
 
     def _with_added_to(self, fresh: DataFrame, carried: DataFrame, identity: Identity) -> DataFrame:
+        return fresh.unionByName(self._judged_before(identity, added_to(fresh, carried)))
+
+    def _with_judged(self, carried: DataFrame, gone: DataFrame, identity: Identity) -> DataFrame:
+        """With what was judged of the rows that are ``gone`` now, where nothing was carried of them."""
+        asked = not_among(gone, carried)
+        return carried if asked.isEmpty() else carried.unionByName(self._judged_before(identity, asked))
+
+    def _judged_before(self, identity: Identity, asked: DataFrame) -> DataFrame:
         assert self.before is not None
-        asked = added_to(fresh, carried)
-        return fresh.unionByName(judged_before(self.session, self.tables, identity, self.before.seed, asked))
+        return judged_before(self.session, self.tables, identity, self.before.seed, asked)
 
     def _in_delta(self, identity: Identity) -> DataFrame:
         carried = self._carried(identity)

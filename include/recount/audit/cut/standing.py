@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from recount.audit.compare.claims import AT_MS, ENTRY, IDENTITY, IS_NULL, REVISION, SIDE, STANDING
+from recount.audit.compare.compared_rows import exact_text
 from recount.audit.compare.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.compare.identity import Identity
 from recount.audit.compare.published import DELTA, KAFKA, LATER
@@ -68,9 +69,29 @@ def added_to(fresh: DataFrame, carried: DataFrame) -> DataFrame:
     record can be of any age.
     """
     is_late = F.bool_and(F.col(SIDE) == COMPLETE)
-    late = fresh.groupBy(*IDENTITY).agg(is_late.alias("__is_late")).where("__is_late").select(*IDENTITY)
+    late = fresh.groupBy(*IDENTITY).agg(is_late.alias("__is_late")).where("__is_late")
+    return not_among(late, carried)
+
+
+def not_among(claims: DataFrame, carried: DataFrame) -> DataFrame:
+    """The identities of ``claims`` of which nothing was ``carried``."""
     known = carried.select(*(F.col(name).alias(f"__{name}") for name in IDENTITY))
-    return late.join(known, [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in IDENTITY], "left_anti")
+    same = [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in IDENTITY]
+    return claims.select(*IDENTITY).join(known, same, "left_anti")
+
+
+def without_taken_back(carried: DataFrame, gone: DataFrame, identity: Identity) -> DataFrame:
+    """The ``carried`` claims without those of the rows without lateness that are ``gone``: each takes one away."""
+    row = [*IDENTITY, "__text"]
+    of_row = Window.partitionBy(*row).orderBy(F.lit(0))
+    told = {"__text": exact_text(F.col(ENTRY), identity), "__number": F.row_number().over(of_row)}
+    complete = carried.where(F.col(SIDE) == COMPLETE)
+    for name, column in told.items():
+        complete, gone = complete.withColumn(name, column), gone.withColumn(name, column)
+    taken = gone.select(*(F.col(name).alias(f"__of_{name}") for name in (*row, "__number")))
+    same = [F.col(name).eqNullSafe(F.col(f"__of_{name}")) for name in (*row, "__number")]
+    left = complete.join(taken, same, "left_anti").select(*carried.columns)
+    return carried.where(F.col(SIDE) != COMPLETE).unionByName(left)
 
 
 def read_again(carried: DataFrame) -> DataFrame:

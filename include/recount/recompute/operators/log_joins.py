@@ -6,11 +6,12 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from recount.declare.operators.joins import Join, StreamStreamJoin, TableTableJoin
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.operators.carried import IS_NEW, Carrying
-from recount.recompute.operators.frontiers import LEFT_IN
+from recount.recompute.operators.frontiers import ALL_DUE, LEFT_IN
 from recount.recompute.operators.log_rows import ORDER, PLACE, TIME, Rows, derived, in_turn, last_of
 from recount.recompute.raw_log import once
 from recount.recompute.rules.time_rules import has_versions, waits_ms
@@ -96,16 +97,25 @@ def paired(
         met = met.union(lone)
     if left_before is not None:
         met = met.union(left_before.select(LEFT, RIGHT))
-    key = _either_key(node)
+    key, later = _either_key(node), _later_ms()
     both = of(LEFT, TIME).isNotNull() & of(RIGHT, TIME).isNotNull()
-    later = F.greatest(of(LEFT, TIME), of(RIGHT, TIME))
     is_new = F.coalesce(of(LEFT, IS_NEW), F.lit(False)) | F.coalesce(of(RIGHT, IS_NEW), F.lit(False))
     alone = (later < F.lit(alone_before_ms)) & (is_new | (later >= F.lit(alone_since_ms)))
-    pairs = met.where(((both | key.isNull()) & is_new) | (~both & key.isNotNull() & alone))
-    nothing = F.array().cast(left.schema[ORDER].dataType)
+    return rows_of(node, met.where(((both | key.isNull()) & is_new) | (~both & key.isNotNull() & alone)))
+
+
+def rows_of(node: StreamStreamJoin, met: DataFrame) -> Rows:
+    """The rows that leave ``node`` of what has ``met``: a ``LEFT``, a ``RIGHT``, or both."""
+    kind = met.schema[LEFT].dataType
+    assert isinstance(kind, StructType)
+    nothing = F.array().cast(kind[ORDER].dataType)
     order = F.concat(*(F.coalesce(of(side, ORDER), nothing) for side in (LEFT, RIGHT)))
-    made = pairs.select(*joined_fields(node), later.alias("__later_ms"), order.alias("__both"))
+    made = met.select(*joined_fields(node), _later_ms().alias("__later_ms"), order.alias("__both"))
     return Rows(node=node, frame=derived(made, F.col("__later_ms"), F.col("__both")).drop("__later_ms", "__both"))
+
+
+def _later_ms() -> Column:
+    return F.greatest(of(LEFT, TIME), of(RIGHT, TIME))
 
 
 def left_before_partners(node: StreamStreamJoin, left: DataFrame, right: DataFrame) -> DataFrame:
@@ -125,6 +135,19 @@ def left_before_partners(node: StreamStreamJoin, left: DataFrame, right: DataFra
         found.append(too_late.withColumn(other, nothing).drop(ORDER))
     sides = (F.col(side).dropFields(READ_IN, LEFT_IN).alias(side) for side in (LEFT, RIGHT))
     return reduce(DataFrame.unionByName, found).select(*sides, _PARTNER)
+
+
+def taken_back(node: StreamStreamJoin, left: DataFrame, right: DataFrame, *, alone_before_ms: int) -> DataFrame:
+    """The carried records that had left alone before ``alone_before_ms``, and whose first partner is new: the same."""
+    near = F.col(TIME) <= F.lit(min(alone_before_ms + max(node.before_ms, node.after_ms), ALL_DUE))
+    had_left = ~F.col(IS_NEW) & (F.col(TIME) < F.lit(alone_before_ms))
+    numbers = {READ_IN: F.when(F.col(IS_NEW), 0).otherwise(-1), LEFT_IN: F.when(had_left, -1).otherwise(0)}
+    return left_before_partners(node, *(side.where(near).withColumns(numbers) for side in (left, right)))
+
+
+def first_partners(found: DataFrame) -> DataFrame:
+    """Places and times of the partners of ``left_before_partners``."""
+    return found.select(*(of(_PARTNER, name).alias(name) for name in (*PLACE, TIME)))
 
 
 def partners_read_too_late(node: StreamStreamJoin, left_before: DataFrame) -> DataFrame:

@@ -57,9 +57,10 @@ class Recomputed:
     ``held_after_ms`` says of every suppression from when on updates may still be held back.
 
     Of an interval of the log, ``again`` has for sinks of final results all due windows within the look back, whether
-    they left in this interval or before, and for sinks of lookups the records since ``again_since_ms``. ``beyond`` are
-    the records that came too late even for that: topic, partition, offset, timestamp_ms and operator. See
-    ``recount.recompute.operators.carried``.
+    they left in this interval or before, and for sinks of lookups the records since ``again_since_ms``. Without
+    lateness ``taken_back`` has the rows that left a join alone before, and would not have, for their partner has come.
+    ``beyond`` are the records that came too late even for that: topic, partition, offset, timestamp_ms and operator.
+    See ``recount.recompute.operators.carried``.
 
     ``rows`` are what leaves each operator, which ``recount.recompute.operators.tracing`` follows.
     """
@@ -73,6 +74,7 @@ class Recomputed:
     held_after_ms: Mapping[Suppress, int]
     again: Mapping[Written, DataFrame]
     again_since_ms: Mapping[Written, int]
+    taken_back: Mapping[Written, DataFrame]
     beyond: DataFrame
     rows: Mapping[Node, Rows]
     _operators: Stateful
@@ -207,6 +209,7 @@ def recomputed(
     results: dict[Written, DataFrame] = {}
     again: dict[Written, DataFrame] = {}
     again_since_ms: dict[Written, int] = {}
+    taken_back: dict[Written, DataFrame] = {}
     rows: dict[Node, Rows] = {}
     forks, readers = topology.forks(), topology.readers()
     for node in topology.nodes():
@@ -236,6 +239,9 @@ def recomputed(
             if replaced is not None and WINDOW_END in node.fields:
                 deleted = replaced.frame.where(IS_NULL)
                 results[node] = results[node].unionByName(_result(node, replaced.with_frame(node, deleted)))
+            gone = operators.all_taken_back(node.input)
+            if gone is not None:
+                taken_back[node] = _result(node, gone)
             all_due = operators.all_due(node.input)
             if all_due is not None:
                 again[node] = _result(node, all_due)
@@ -254,6 +260,7 @@ def recomputed(
         held_after_ms={node: operators.held_after_ms(node) for node in rows if isinstance(node, Suppress)},
         again=again,
         again_since_ms=again_since_ms,
+        taken_back=taken_back,
         beyond=operators.all_beyond(),
         rows=rows,
         _operators=operators,

@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin
-from recount.declare.operators.nodes import Filter, Node, Sink, WindowedAggregate, WithFields
+from recount.declare.operators.nodes import Filter, Node, SelectKey, Sink, WindowedAggregate, WithFields
 from recount.declare.operators.processing import Deduplicate, InOrder, Process
-from recount.declare.operators.stateless import Foreach, Peek, Repartition, Select, Through
+from recount.declare.operators.stateless import FlatMap, Foreach, Peek, Repartition, Select, Through
 from recount.declare.operators.tables import Suppress
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.operators import log_joins, log_processing, log_tables
@@ -66,9 +66,12 @@ from recount.recompute.spark_columns import named
 BEYOND_SCHEMA = "topic string, partition int, offset long, timestamp_ms long, operator string"
 
 
+_Kinds = tuple[type[Filter | WithFields | Select | SelectKey | FlatMap | Peek | Repartition | Through], ...]
 Readers = Mapping[Node, Sequence[tuple[Node, int]]]
 _ONE_FROM_ONE = (Filter, WithFields, Select, Peek, Repartition, Through)
 """Operators that make one row, or none, of each."""
+_FROM_ONE = (*_ONE_FROM_ONE, SelectKey, FlatMap)
+"""These, and those that make rows of another key, or several."""
 
 
 @dataclass(kw_only=True)
@@ -80,7 +83,9 @@ class Stateful:
     an aggregation has placed in windows, ``again`` all due windows and looked-up rows within the look back,
     ``replaced`` the final results that left in an earlier one, as they are now, with deletions of those that are no
     more,
-    ``overtaken`` the changes of tables that came too late for rows of earlier intervals, ``processed_or_raised`` what
+    ``taken_back`` the rows that left joins alone in an earlier one, without lateness, and have a partner now,
+    ``overtaken`` the changes of tables, and partners, that came too late for rows of earlier intervals,
+    ``processed_or_raised`` what
     processors made, beside the records for which they raised, ``tried`` the records that folds were tried with,
     ``looked_up_rows`` what lookups found, ``asked`` that of the rows of this interval,
     ``waiting`` the rows that wait for a table in which they can look a limited time back,
@@ -100,6 +105,7 @@ class Stateful:
     tried: dict[Node, DataFrame] = field(default_factory=dict)
     looked_up_rows: dict[Node, DataFrame] = field(default_factory=dict)
     asked: dict[StreamTableJoin, DataFrame] = field(default_factory=dict)
+    taken_back: dict[Node, Rows] = field(default_factory=dict)
     overtaken: dict[Node, DataFrame] = field(default_factory=dict)
     waiting: dict[Node, DataFrame] = field(default_factory=dict)
     beyond: list[DataFrame] = field(default_factory=list)
@@ -134,23 +140,33 @@ class Stateful:
             known.append(self._joinable(node, side, within, keys[side]))
         before_ms = behind(self.carrying.frontier_before_ms(node), waits_ms(node))
         bound_ms = 0 if node.kind == "inner" else behind(self.clocks.frontier_now_ms(node), waits_ms(node))
-        left_before = self._left_before_partners(node, known)
+        left_before = self._left_before_partners(node, known, before_ms)
+        if node.kind != "inner" and not self.lateness and self.carrying.carried is not None:
+            found = once(log_joins.taken_back(node, *known, alone_before_ms=before_ms))
+            self.taken_back[node] = log_joins.rows_of(node, found)
+            self.overtaken[node] = log_joins.first_partners(found)
         return log_joins.paired(
             node, *known, alone_before_ms=bound_ms, alone_since_ms=before_ms, left_before=left_before
         )
 
-    def _left_before_partners(self, node: StreamStreamJoin, known: Sequence[DataFrame]) -> DataFrame | None:
-        """The records that left alone before partners on time came: a partition had been idle. None if none can."""
+    def _left_before_partners(
+        self, node: StreamStreamJoin, known: Sequence[DataFrame], before_ms: int
+    ) -> DataFrame | None:
+        """The records that left alone before partners on time came: a partition had been idle. None if none can.
+
+        What was carried came before the first batch, and had left before it where its time is before ``before_ms``.
+        """
         if node.kind == "inner" or not self.lateness or self.batches is None or not self.clocks.left_some_behind(node):
             return None
         left, right = (self._read_in(side, rows, self.batches) for side, rows in zip(node.inputs, known, strict=True))
         if left is None or right is None:
             return None
         until = Wait(self.clocks.frontiers_ms(node, self.batches), waits_ms(node) + 1)
-        numbered = (
-            with_left_in(rows, self.batches, [until]).withColumn(LEFT_IN, F.greatest(LEFT_IN, log_joins.READ_IN))
-            for rows in (left, right)
-        )
+        had_left = ~F.col(IS_NEW) & (F.col(TIME) < before_ms)
+        left_at = F.when(had_left, -1).otherwise(F.greatest(LEFT_IN, log_joins.READ_IN))
+        read_in = F.when(F.col(IS_NEW), F.col(log_joins.READ_IN)).otherwise(-1)
+        sides = (rows.withColumn(log_joins.READ_IN, read_in) for rows in (left, right))
+        numbered = (with_left_in(rows, self.batches, [until]).withColumn(LEFT_IN, left_at) for rows in sides)
         found = once(log_joins.left_before_partners(node, *numbered))
         self.journal.unread_by(log_joins.partners_read_too_late(node, found))
         return found
@@ -413,7 +429,11 @@ class Stateful:
 
     def all_due(self, node: Node) -> Rows | None:
         """Rows of ``again`` that leave ``node``; None where it leaves no results of windows one by one."""
-        return _leaving(node, self.again)
+        return _leaving(node, self.again, _ONE_FROM_ONE)
+
+    def all_taken_back(self, node: Node) -> Rows | None:
+        """Rows of ``taken_back`` as they left ``node``; None where it leaves no rows of a join one by one."""
+        return _leaving(node, self.taken_back, _FROM_ONE)
 
     def all_replaced(self, node: Node) -> Rows | None:
         """Rows of ``replaced`` that leave ``node``, with deletions of those that a filter no longer lets pass."""
@@ -433,11 +453,11 @@ class Stateful:
         return None
 
     def report_overtaken(self, readers: Readers) -> None:
-        """Report the late changes of tables that would change more than what ``again`` says, where nothing is late."""
+        """Report what would change more than ``again`` and ``taken_back`` say, where nothing is late."""
         if self.lateness:
             return
         for node, changes in self.overtaken.items():
-            if not _ends_in_sinks(node, readers):
+            if not _ends_in_sinks(node, readers, _FROM_ONE if node in self.taken_back else _ONE_FROM_ONE):
                 self.report_beyond(node, changes)
 
     def all_beyond(self) -> DataFrame:
@@ -469,11 +489,11 @@ class Stateful:
         self.journal.late_for(rows, key, margin, F.lit(None), F.lit(None))
 
 
-def _leaving(node: Node, found: Mapping[Node, Rows]) -> Rows | None:
-    """The rows ``found`` of the operator above, as they leave ``node`` one by one."""
-    if not isinstance(node, _ONE_FROM_ONE):
+def _leaving(node: Node, found: Mapping[Node, Rows], through: _Kinds) -> Rows | None:
+    """The rows ``found`` of the operator above, as they leave ``node`` one by one, ``through`` such operators."""
+    if not isinstance(node, through):
         return found.get(node)
-    above = _leaving(node.input, found)
+    above = _leaving(node.input, found, through)
     return None if above is None else stateless(node, [above])
 
 
@@ -484,9 +504,9 @@ def _least_ms(asking: DataFrame) -> int | None:
     return found
 
 
-def _ends_in_sinks(node: Node, readers: Readers) -> bool:
-    """Whether all that leaves ``node`` reaches sinks, one row from one."""
+def _ends_in_sinks(node: Node, readers: Readers, through: _Kinds) -> bool:
+    """Whether all that leaves ``node`` reaches sinks, ``through`` such operators alone."""
     return all(
-        isinstance(reader, Sink | Foreach) or (isinstance(reader, _ONE_FROM_ONE) and _ends_in_sinks(reader, readers))
+        isinstance(reader, Sink | Foreach) or (isinstance(reader, through) and _ends_in_sinks(reader, readers, through))
         for reader, _ in readers[node]
     )
