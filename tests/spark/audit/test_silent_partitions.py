@@ -151,3 +151,24 @@ def test_what_left_a_join_alone_in_one_night_is_taken_back_once_in_the_night_tha
     whole = stage.audit(from_the_beginning=True).findings
     assert (whole.outcome, whole.misses) == ("match", ())
     assert whole.counts["completeness repaired"] == findings.counts["completeness repaired"] == 6
+
+
+def test_a_late_record_of_another_night_leaves_the_other_rows_that_share_key_and_window_with_its_result(
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+) -> None:
+    """The backfill corrects the one row of two; an audit from the beginning agrees."""
+    visits = stream(source_topic("across-visits", RecordSchema.of(n=LONG), partitions=1))
+    counted = visits.windowed_by(tumbling("1 min", grace="0 s")).aggregate(rows=count()).emit_final()
+    topology = Topology(name="rekeyed", sinks=[counted.select_key(one=col("rows") * 0).to(output_topic("rekeyed"))])
+    stage = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology).create_topics()
+    for night in ([("a", 0.1), ("b", 0.2), ("z", 30)], [("a", 0.3), ("z", 31)], [("z", 32)]):
+        stage.produce([("across-visits", 0, key, minute, {"n": 1}) for key, minute in night])
+        stage.run()
+        findings = stage.audit().findings
+        assert findings.outcome == "match"
+        due = corrections_due(spark, stage.tables, topology)
+        CarryingOut(session=spark, settings=stage.settings, due=due).run()
+    assert not findings.misses
+    whole = stage.audit(from_the_beginning=True).findings
+    assert (whole.outcome, whole.misses) == ("match", ())
+    assert whole.counts["completeness repaired"] == findings.counts["completeness repaired"] == 1

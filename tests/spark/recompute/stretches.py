@@ -133,14 +133,15 @@ def between(log: RawLog, topic: str, batches: Sequence[BatchEnds], first: int, l
 class Said:
     """What one stretch says: of each sink the identities and rows, of each side ledger the rows.
 
-    Of a sink in ``since_ms`` it says all records from then on, whatever the stretches before said of them. Those of
-    ``taken_back`` they have said, and they are no more.
+    Of a sink in ``since_ms`` it says all records from then on, whatever the stretches before said of them, of one in
+    ``ends_after_ms`` all windows that end later. Those of ``taken_back`` they have said, and they are no more.
     """
 
     rows: Mapping[str, Sequence[tuple[Row, Row]]]
     taken_back: Mapping[str, Sequence[tuple[Row, Row]]]
     sides: Mapping[str, Sequence[Row]]
     since_ms: Mapping[str, int]
+    ends_after_ms: Mapping[str, int]
 
 
 def _said(one: Stretched, done: Recomputed) -> Said:
@@ -158,7 +159,8 @@ def _said(one: Stretched, done: Recomputed) -> Said:
     if any(_follows_records(node) for node in one.topology.nodes()):
         sides["late"] = sorted({row[:4] for row in sides["late"]})
     since_ms = {} if one.lateness else {node.topic.name: ms for node, ms in done.again_since_ms.items()}
-    return Said(rows=rows, taken_back=taken_back, sides=sides, since_ms=since_ms)
+    ends_after_ms = {} if one.lateness else {node.topic.name: ms for node, ms in done.again_ends_after_ms.items()}
+    return Said(rows=rows, taken_back=taken_back, sides=sides, since_ms=since_ms, ends_after_ms=ends_after_ms)
 
 
 def _follows_records(node: Node) -> bool:
@@ -194,7 +196,12 @@ def _together(one: Stretched, said: Sequence[Said]) -> Told:
             since_ms = stretch.since_ms.get(topic, float("inf"))
             for row in stretch.taken_back.get(topic, ()):
                 everything.remove(row)
-            everything = [row for row in everything if row[1][1] < since_ms] + list(stretch.rows[topic])
+            everything = [row for row in everything if row[1][1] < since_ms]
+            if identity.has_bounds and not identity.is_latest and topic in stretch.ends_after_ms:
+                again = {row[0] for row in stretch.rows[topic]}
+                ends_after_ms = stretch.ends_after_ms[topic]
+                everything = [row for row in everything if row[0][2] <= ends_after_ms and row[0] not in again]
+            everything += stretch.rows[topic]
         if identity.is_latest:
             last = dict(everything)
             rows[topic] = Counter(row for row in last.values() if row[-1] is not None)

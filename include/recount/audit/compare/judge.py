@@ -120,7 +120,8 @@ class Judge:
         if carried is not None and identity.is_by_time:
             lined_up = self._with_added_to(once(lined_up), carried, identity)
         if carried is not None:
-            lined_up = with_carried(lined_up, carried, identity, complete.again_since_ms.get(written))
+            since_ms, ends_after_ms = complete.again_since_ms.get(written), complete.again_ends_after_ms.get(written)
+            lined_up = with_carried(lined_up, carried, identity, since_ms, ends_after_ms)
         lined_up = self._claims[identity] = once(lined_up)
         kept_since_ms, in_delta_since_ms = _kept_since_ms(identity), self._in_delta_since_ms(written)
         is_aged = ageing(written) != "table"

@@ -41,13 +41,20 @@ _WRONG, _FOLLOWED, _PENDING, _RECENT, _HELD, _RANK = (
 
 
 def with_carried(
-    fresh: DataFrame, carried: DataFrame, identity: Identity, again_since_ms: int | None = None
+    fresh: DataFrame,
+    carried: DataFrame,
+    identity: Identity,
+    again_since_ms: int | None = None,
+    again_ends_after_ms: int | None = None,
 ) -> DataFrame:
     """``fresh`` claims and the ``carried`` ones of the audit before; what the recompute says again replaces the latter.
 
     A row of a stream leaves once, so what was expected of it before still is. Without lateness it says all records
-    since ``again_since_ms`` again.
+    since ``again_since_ms`` again, and all windows that end after ``again_ends_after_ms``: of those whose key has
+    changed since, a row of another key and window may be left of what was carried.
     """
+    if again_ends_after_ms is not None and identity.has_bounds and not identity.is_latest:
+        carried = carried.where((F.col(SIDE) != COMPLETE) | (F.col(WINDOW_END) <= again_ends_after_ms))
     if again_since_ms is not None:
         carried = carried.where((F.col(SIDE) != COMPLETE) | (F.col(ENTRY)[AT_MS] < again_since_ms))
     replaced = (EXPECTED, COMPLETE) if identity.is_latest else (COMPLETE,)

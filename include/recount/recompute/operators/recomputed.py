@@ -57,7 +57,8 @@ class Recomputed:
     ``held_after_ms`` says of every suppression from when on updates may still be held back.
 
     Of an interval of the log, ``again`` has for sinks of final results all due windows within the look back, whether
-    they left in this interval or before, and for sinks of lookups the records since ``again_since_ms``. Without
+    they left in this interval or before, all that end after ``again_ends_after_ms``, and for sinks of lookups the
+    records since ``again_since_ms``. Without
     lateness ``taken_back`` has the rows that left a join alone before, and would not have, for their partner has come.
     ``beyond`` are the records that came too late even for that: topic, partition, offset, timestamp_ms and operator.
     See ``recount.recompute.operators.carried``.
@@ -74,6 +75,7 @@ class Recomputed:
     held_after_ms: Mapping[Suppress, int]
     again: Mapping[Written, DataFrame]
     again_since_ms: Mapping[Written, int]
+    again_ends_after_ms: Mapping[Written, int]
     taken_back: Mapping[Written, DataFrame]
     beyond: DataFrame
     rows: Mapping[Node, Rows]
@@ -209,6 +211,7 @@ def recomputed(
     results: dict[Written, DataFrame] = {}
     again: dict[Written, DataFrame] = {}
     again_since_ms: dict[Written, int] = {}
+    again_ends_after_ms: dict[Written, int] = {}
     taken_back: dict[Written, DataFrame] = {}
     rows: dict[Node, Rows] = {}
     forks, readers = topology.forks(), topology.readers()
@@ -248,6 +251,9 @@ def recomputed(
                 since_ms = operators.said_again_since_ms(node.input)
                 if since_ms is not None:
                     again_since_ms[node] = since_ms
+                ends_after_ms = operators.again_ends_after_ms(node.input)
+                if ends_after_ms is not None:
+                    again_ends_after_ms[node] = ends_after_ms
     operators.report_overtaken(readers)
     log = journal.with_raised(_log(decoded.values()))
     return Recomputed(
@@ -260,6 +266,7 @@ def recomputed(
         held_after_ms={node: operators.held_after_ms(node) for node in rows if isinstance(node, Suppress)},
         again=again,
         again_since_ms=again_since_ms,
+        again_ends_after_ms=again_ends_after_ms,
         taken_back=taken_back,
         beyond=operators.all_beyond(),
         rows=rows,

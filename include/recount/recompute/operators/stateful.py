@@ -14,6 +14,7 @@ from recount.declare.operators.nodes import Filter, Node, SelectKey, Sink, Windo
 from recount.declare.operators.processing import Deduplicate, InOrder, Process
 from recount.declare.operators.stateless import FlatMap, Foreach, Peek, Repartition, Select, Through
 from recount.declare.operators.tables import Suppress
+from recount.declare.windows import GlobalWindow, LastN
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.operators import log_joins, log_processing, log_tables
 from recount.recompute.operators.carried import CLOCKS, IDENTITY, IS_NEW, Carrying, require_incremental
@@ -59,7 +60,7 @@ from recount.recompute.operators.log_rows import (
 from recount.recompute.operators.log_stateless import or_deleted, returned, stateless
 from recount.recompute.operators.windowed_rows import Windowing
 from recount.recompute.raw_log import once
-from recount.recompute.rules.time_rules import goes_by_offset, waited_above_ms, waits_ms
+from recount.recompute.rules.time_rules import goes_by_offset, overdue_ms, waited_above_ms, waits_ms
 from recount.recompute.single_flow import NotRecomputable
 from recount.recompute.spark_columns import named
 
@@ -428,8 +429,18 @@ class Stateful:
         self.beyond.append(rows.select(*told, F.lit(str(node)).alias("operator")).distinct())
 
     def all_due(self, node: Node) -> Rows | None:
-        """Rows of ``again`` that leave ``node``; None where it leaves no results of windows one by one."""
-        return _leaving(node, self.again, _ONE_FROM_ONE)
+        """Rows of ``again`` as they leave ``node``; None where it leaves no rows of windows or lookups one by one."""
+        found = _leaving(node, self.again, _ONE_FROM_ONE)
+        return _leaving(node, self.again, _FROM_ONE) if found is None and self.again_ends_after_ms(node) else found
+
+    def again_ends_after_ms(self, node: Node) -> int | None:
+        """``again`` has every due window that ends after this, as it leaves ``node``; None where it has none."""
+        while isinstance(node, _FROM_ONE):
+            node = node.input
+        if node not in self.again or not isinstance(node, WindowedAggregate):
+            return None
+        assert not isinstance(node.windows, GlobalWindow | LastN), "they never close"
+        return int(overdue_ms(node.windows, 0, self.carrying.since_before_ms(node)))
 
     def all_taken_back(self, node: Node) -> Rows | None:
         """Rows of ``taken_back`` as they left ``node``; None where it leaves no rows of a join one by one."""

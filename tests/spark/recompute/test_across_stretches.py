@@ -1,4 +1,4 @@
-"""Rows that left a join alone in one stretch of a log, and whose partner comes in the next."""
+"""Rows of one stretch of a log that the next one changes where nothing is late."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.spark.recompute.test_graph import IDLE_JOINS, idling, one_by_one, sid
 
 from recount.audit.compare.identity import identity_of
 from recount.declare.aggregates import count
-from recount.declare.expressions import col
+from recount.declare.expressions import Expression, col
 from recount.declare.topology import Topology
 from recount.declare.windows import tumbling
 
@@ -73,3 +73,26 @@ def test_the_partner_is_named_where_more_is_made_of_what_left_alone_than_can_be_
         found = stretch_by_stretch(spark, one, [3], folder)
         assert [row[:4] for row in found.sides["beyond"]] == named
         assert found.taken_back == 1 - len(named)
+
+
+@pytest.mark.parametrize("key", [col("rows") * 0, col("rows")])
+def test_windows_under_another_key_are_said_again_whole_after_a_late_record(
+    spark: SparkSession, tmp_path: Path, key: Expression
+) -> None:
+    """Results of two windows share a row's key and window, and one of them leaves it; the other stays as it was."""
+    at = [("a", 1), ("b", 2), ("z", 90), ("a", 3), ("z", 95)]
+    log = [Arrival(topic="events", partition=0, key=k, value={"n": 1, "what": 1}, timestamp_ms=ms) for k, ms in at]
+    counted = sides[0].windowed_by(tumbling("10 ms", grace="0 ms")).aggregate(rows=count()).emit_final()
+    topology = Topology(name="law", sinks=[counted.select_key(of=key).to(OUT)])
+    one = Stretched(
+        topology=topology,
+        logs=frames(spark, [log], ["events"]),
+        batches=one_by_one(log, ["events"]),
+        identities=[identity_of(node) for node in topology.written],
+        look_back_ms=1_000,
+        lateness=False,
+        sides=("beyond",),
+    )
+    expected = whole(spark, one)
+    assert expected.rows["out"].total() == 2
+    assert not differences(stretch_by_stretch(spark, one, [3], tmp_path), expected, topology)
