@@ -1,6 +1,6 @@
 """``spark-submit spark_jobs/audit.py --stream NAME``, or ``--group``, ``--all``, with RECOUNT_* in the environment."""
 
-from recount.audit.audit_commands import audit_job
+from recount.jobs import audit_job
 
 if __name__ == "__main__":
     audit_job()

@@ -37,7 +37,9 @@ def figures() -> dict[str, int]:
     """Each figure of the house; fewer is better."""
     lines = {file: _lines(file) for file in PACKAGE.rglob("*.py")}
     names = Counter(file.name for file in lines if file.name != "__init__.py")
-    loose = [file for file in PACKAGE.glob("*.py") if file.name not in ("__init__.py", "testing.py", "cli.py")]
+    loose = [
+        file for file in PACKAGE.glob("*.py") if file.name not in ("__init__.py", "testing.py", "jobs.py", "cli.py")
+    ]
     return {
         "modules": len(lines),
         "lines": sum(lines.values()),

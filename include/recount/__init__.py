@@ -31,12 +31,22 @@ def __dir__() -> list[str]:
     return [*globals(), *language.__all__]
 
 
+_INSTEAD = {
+    "recount.core": "recount",
+    "recount.airflow.dags": "recount.airflow",
+    "recount.spark": "recount.jobs",
+    "recount.audit.commands": "recount.jobs",
+    "recount.backfill.commands": "recount.jobs",
+}
+"""Modules from which projects of an earlier release import: in declarations, DAG files and ``spark_jobs``."""
+
+
 class _Moved(MetaPathFinder):
     """Says from where a name is imported that an earlier release had in a module which is no more."""
 
     def find_spec(self, fullname: str, *_: object) -> None:
         """Raise ``ModuleNotFoundError`` for such a module; asked only when nobody else has found it."""
-        instead = {"recount.core": "recount", "recount.airflow.dags": "recount.airflow"}.get(fullname)
+        instead = _INSTEAD.get(fullname)
         if instead is not None:
             raise ModuleNotFoundError(
                 f"there is no {fullname} any more; write: from {instead} import NAME", name=fullname

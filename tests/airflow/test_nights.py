@@ -43,7 +43,7 @@ from airflow.sdk import DAG, AsyncCallback, DeadlineAlert, DeadlineReference, ta
 from recount.airflow.links import audit_dag, audited
 from recount.airflow.nights import GroupAuditOperator, LEFT_OUT
 from recount.airflow.notices import tell_of_deadline
-from recount.airflow.nights import audit_pool
+from recount.airflow.links import audit_pool
 from recount.airflow.audits import VerdictOperator
 
 for stream, is_paused in (("quiet", True), ("fresh", False)):

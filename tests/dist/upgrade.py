@@ -55,6 +55,7 @@ orders_by_window = Topology(
 )
 """
 """A stream of another kind: its state, and what its audits keep, have other forms."""
+_OWN = ("my_project", "dags", "spark_jobs", "tests")
 ORDERS, AMOUNT = 1_000, Decimal("1.50")
 MINUTE_MS = 60_000
 
@@ -85,8 +86,9 @@ class Installed:
         assert refused.returncode != 0
         assert "from recount import" in refused.stderr
         assert "Traceback" not in refused.stderr
-        for file in (file for part in ("my_project", "dags", "tests") for file in (self.folder / part).rglob("*.py")):
+        for file in (file for part in _OWN for file in (self.folder / part).rglob("*.py")):
             text = re.sub(r"from recount\.core\.\w+ import", "from recount import", file.read_text())
+            text = re.sub(r"from recount\.(spark|audit|backfill)\.commands import", "from recount.jobs import", text)
             file.write_text(text.replace("from recount.airflow.dags import", "from recount.airflow import"))
 
     def send(self) -> None:

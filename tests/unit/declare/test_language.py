@@ -54,6 +54,9 @@ def test_what_users_read_and_write_imports_from_there(file: Path) -> None:
     [
         ("from recount.core.topology import Topology", "from recount import"),
         ("from recount.airflow.dags import recount_dags", "from recount.airflow import"),
+        ("from recount.spark.commands import stream_job", "from recount.jobs import"),
+        ("from recount.audit.commands import audit_job", "from recount.jobs import"),
+        ("from recount.backfill.commands import backfill_job", "from recount.jobs import"),
     ],
 )
 def test_an_import_of_an_earlier_release_says_from_where_the_name_comes_now(line: str, instead: str) -> None:

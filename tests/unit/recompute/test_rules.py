@@ -17,8 +17,7 @@ from recount.declare.topics import Topic
 from recount.declare.topology import stream
 from recount.declare.windows import ClosingWindows, hopping, session, sliding, tumbling
 from recount.recompute.operators.log_order import is_ordered
-from recount.recompute.rules import time_rules
-from recount.recompute.rules import time_rules as result_rules
+from recount.recompute.rules import result_rules, time_rules
 from recount.recompute.rules.result_rules import topics_that_need_keys
 from recount.recompute.rules.time_rules import goes_by_offset, has_versions, overdue_ms
 
