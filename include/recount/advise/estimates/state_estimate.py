@@ -12,7 +12,6 @@ from typing import cast
 import polars as pl
 
 from recount.advise.estimates import estimated_state
-from recount.advise.estimates import estimated_state as estimated_windows
 from recount.advise.estimates.estimated_state import (
     Kept,
     changed_windows,
@@ -233,13 +232,13 @@ def kept_by(node: Node, state: str, inflow: Inflow, given: Workload) -> Kept:
         return _clock(inflow)
     match node, state:
         case WindowedAggregate(), "windows":
-            return estimated_windows.merged_windows(node, inflow)
+            return estimated_state.merged_windows(node, inflow)
         case WindowedAggregate(), "own":
-            return estimated_windows.own_sessions(node, inflow)
+            return estimated_state.own_sessions(node, inflow)
         case WindowedAggregate(), "records":
-            return estimated_windows.kept_records(node, inflow)
+            return estimated_state.kept_records(node, inflow)
         case WindowedAggregate(), "results":
-            return estimated_windows.results(node, inflow)
+            return estimated_state.results(node, inflow)
         case StreamStreamJoin(), "left" | "right":
             return estimated_state.joined_stream(node, inflow, ("left", "right").index(state))
         case StreamTableJoin(), "table":

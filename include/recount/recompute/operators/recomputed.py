@@ -20,7 +20,6 @@ from recount.declare.plain_values import PlainValue
 from recount.declare.topology import Topology, Written
 from recount.recompute.decoding import IS_NULL, Limits
 from recount.recompute.operators import log_sources, log_tables
-from recount.recompute.operators import log_tables as log_lookups
 from recount.recompute.operators.beginnings import Beginning
 from recount.recompute.operators.carried import LOOK_BACK_MS, Carried, Carrying, NotIncremental
 from recount.recompute.operators.frontiers import BatchEnds
@@ -99,7 +98,7 @@ class Recomputed:
 
     def lookup_counts(self) -> dict[StreamTableJoin, tuple[int, int]]:
         """How many rows asked each lookup for one of its table, and how many of these found none."""
-        return {node: log_lookups.counts(found) for node, found in self._operators.asked.items()}
+        return {node: log_tables.counts(found) for node, found in self._operators.asked.items()}
 
     def kept(self) -> dict[str, DataFrame]:
         """The frames that the recompute of the next interval of the log needs, by name.

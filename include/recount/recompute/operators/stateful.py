@@ -430,8 +430,8 @@ class Stateful:
 
     def all_due(self, node: Node) -> Rows | None:
         """Rows of ``again`` as they leave ``node``; None where it leaves no rows of windows or lookups one by one."""
-        found = _leaving(node, self.again, _ONE_FROM_ONE)
-        return _leaving(node, self.again, _FROM_ONE) if found is None and self.again_ends_after_ms(node) else found
+        through = _ONE_FROM_ONE if self.again_ends_after_ms(node) is None else _FROM_ONE
+        return _leaving(node, self.again, through)
 
     def again_ends_after_ms(self, node: Node) -> int | None:
         """``again`` has every due window that ends after this, as it leaves ``node``; None where it has none."""
