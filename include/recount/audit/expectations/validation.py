@@ -11,9 +11,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from pathlib import Path
 from threading import Thread
 from typing import Annotated
@@ -32,7 +31,7 @@ from recount.audit.certificate.certificate_files import (
     expectations_page_of,
     outcome_of,
 )
-from recount.audit.certificate.certificate_page import STYLE, table
+from recount.audit.certificate.certificate_page import rendered
 from recount.audit.cut.in_force import certified_runs, removed_by_now
 from recount.audit.expectations.audited_frames import AuditedLog, AuditedRows
 from recount.audit.expectations.data_docs import Checked, data_docs, data_docs_of, great_expectations
@@ -54,14 +53,12 @@ from recount.declare.topology import Topology
 from recount.runtime.console import run_job
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
-from recount.runtime.times import told_time
 from recount.tables.places import Tables
 from recount.tables.spark_session import spark_session
 
 HOLDS, WARNS, FAILED = "holds", "warns", "FAILED"
 _LOG = logging.getLogger(__name__)
 _PAINTED = {"holds": "match", "warns": "late", "FAILED": "violation"}
-_HEADS = ("column", "expectation", "type", "state", "unexpected rows")
 
 
 @dataclass(kw_only=True)
@@ -226,51 +223,18 @@ def _keep(outcome: Outcome, stream: str, audit: str, reports: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(told, indent=2), encoding="utf-8")
     suites = {name: (outcome.told(name), checks) for name, checks in outcome.suites.items()}
-    page = expectations_page(stream, audit, now_ms, suites, outcome.disagreements)
+    # without a script and an outside file: the Data Docs take their styles from servers of others
+    page = rendered(
+        "validation.html",
+        stream=stream,
+        audit=audit,
+        at_ms=now_ms,
+        suites=suites,
+        disagreements=outcome.disagreements,
+        painted=_PAINTED,
+    )
     expectations_page_of(reports, stream, audit).write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":
     run_job("expectations", main)
-
-
-def expectations_page(
-    stream: str,
-    audit: str,
-    at_ms: int,
-    suites: Mapping[str, tuple[str, Sequence[Checked]]],
-    disagreements: Sequence[str],
-) -> str:
-    """The page of ``audit``, tried ``at_ms``; ``suites`` have by name what came of each and its expectations.
-
-    It has no script and no outside file: the Data Docs take their styles from servers of others, and are bare without a
-    network.
-    """
-    title = f"{escape(stream)}, {told_time(at_ms)} UTC"
-    warnings = "".join(f'<p class="bad">The audit disagrees on {escape(one)}</p>' for one in disagreements)
-    sections = "".join(_suite(name, state, checks) for name, (state, checks) in suites.items())
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width">'
-        f"<title>{title}: expectations</title><style>{STYLE}</style></head><body>"
-        f'<h1>{title}</h1><p class="soft">Expectations of audit {escape(audit)}</p>{warnings}{sections}</body></html>\n'
-    )
-
-
-def _suite(name: str, state: str, checks: Sequence[Checked]) -> str:
-    rows = (
-        (
-            f"<code>{escape(one.column)}</code>",
-            escape(one.expectation) + "".join(f"<br><code>{escape(example)}</code>" for example in one.examples),
-            f"<code>{escape(one.type)}</code>",
-            "holds" if one.holds else f'<b class="{"late" if one.is_warning else "bad"}">{_state(one)}</b>',
-            "not known" if one.unexpected is None else f"{one.unexpected:,}",
-        )
-        for one in sorted(checks, key=lambda one: one.holds)
-    )
-    badge = f'<span class="badge {_PAINTED[state]}">{state.lower()}</span>'
-    return f"<h2>{escape(name)} {badge}</h2>{table(_HEADS, rows)}"
-
-
-def _state(one: Checked) -> str:
-    return "warns" if one.is_warning else "failed"
