@@ -13,7 +13,7 @@ import numpy as np
 from bench.batches import Batch
 from bench.deployment import Deployment
 from bench.processes import footprints
-from recount.advise.estimates.measured import measured
+from recount.advise.measured import measured
 from recount.declare.topology import Topology
 from recount.tables.places import Tables
 

@@ -37,7 +37,7 @@ _COMMANDS = {
         "Print what a declaration means, as one hash.",
     ),
     "estimate": (
-        "recount.advise.estimates.estimate_command:estimate",
+        "recount.advise.estimate_command:estimate",
         "Estimate a topology's state and costs; show them measured.",
     ),
     "grace": ("recount.advise.grace_command:grace", "Say what a longer grace would have saved, and what it costs."),

@@ -11,8 +11,6 @@ from typing import Any
 import polars as pl
 from deltalake import DeltaTable
 
-from recount.advise.estimates.state_estimate import operator_estimates
-from recount.advise.estimates.workload import NEWEST_BATCHES, Workload, event_rates
 from recount.advise.grace_judges import (
     JUDGE,
     RECORD,
@@ -27,6 +25,8 @@ from recount.advise.grace_judges import (
     shortfalls,
     steps_of_grace,
 )
+from recount.advise.state_estimate import operator_estimates
+from recount.advise.workload import NEWEST_BATCHES, Workload, event_rates
 from recount.certificate.finding import MAX_LATE_NAMED
 from recount.declare.columns import AUDIT
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START

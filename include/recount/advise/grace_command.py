@@ -14,9 +14,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from recount.advise.estimates.workload import counted, sized
 from recount.advise.grace_advice import Advice, LongerGrace, OperatorAdvice
 from recount.advise.grace_judges import share
+from recount.advise.workload import counted, sized
 from recount.declare.groups import Archive
 from recount.declare.registry import DEFAULT_MODULES, declared
 from recount.runtime.errors import Terminal
@@ -134,8 +134,8 @@ def grace(
 
     No broker has to run. That a stream has nothing to tell yet is an answer: the exit code is 0.
     """
-    from recount.advise.estimates.workload import workload
     from recount.advise.grace_advice import advice
+    from recount.advise.workload import workload
     from recount.runtime.console import print_whole
 
     root = data or Settings.from_environment(os.environ).data

@@ -11,7 +11,7 @@ from itertools import groupby
 from tests.unit.engine.engine import LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 
-from recount.advise.estimates.measured import Held
+from recount.advise.measured import Held
 from recount.declare.flow import RecordStream, Table
 from recount.declare.schema import LONG, STRING, RecordSchema
 from recount.declare.topics import Topic

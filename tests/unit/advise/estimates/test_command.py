@@ -14,7 +14,7 @@ from tests.unit.advise.estimates.test_measured import proof_of
 from tests.unit.engine.engine import Engine, LogRecord
 from typer.testing import CliRunner
 
-from recount.advise.estimates.estimate_command import estimate
+from recount.advise.estimate_command import estimate
 from recount.declare.registry import declared
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.commit.stream_tables import BatchRows
@@ -58,14 +58,6 @@ def ran(tmp_path: Path) -> Path:
     )
     tables.append(rows, proof_of(topology, 0, engine, emitted.height))
     return tmp_path
-
-
-def test_the_estimate_is_printed_with_its_formula_and_what_nobody_measured() -> None:
-    shown = typed(NAME, "--keys", "region=7", "--benchmark", str(ROOT / "docs" / "performance" / "results.json")).output
-    assert "21 rows" in shown
-    assert "= 7 keys x (ceil((5 min + 5 s) / 5 min)" in shown
-    assert "measured: nothing, the stream has not run" in shown
-    assert "not measured" in shown
 
 
 def test_what_the_stream_holds_stands_beside_it(ran: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,16 @@ import polars as pl
 import pytest
 from tests.unit.advise.estimates.paid_orders import NEVER_PAID, PAID, PAID_LATE, STATUS, UNPAID, write_paid_orders
 
-from recount.advise.estimates.estimate_command import document, page
-from recount.advise.estimates.measured import Measured, Partners, measured
-from recount.advise.estimates.report import BatchTime, Benchmark, Report
-from recount.advise.estimates.workload import workload
+from recount.advise.estimate_command import page
+from recount.advise.estimate_report import BatchTime, Report, benchmark_figures
+from recount.advise.measured import Measured, Partners, measured
+from recount.advise.workload import workload
 from recount.declare.operators.joins import StreamStreamJoin
 from recount.declare.registry import declared
 from recount.engine.stage.polars_expressions import field_column
 from recount.profile.project import Project
 from recount.runtime.console import print_whole
+from recount.runtime.errors import RecountError
 
 LAST = BatchTime(records=40_000, batch_ms=630, commit_ms=210)
 [JOIN] = [node for node in UNPAID.nodes() if isinstance(node, StreamStreamJoin)]
@@ -31,13 +33,6 @@ def found(tmp_path: Path) -> Measured:
     figures = measured(UNPAID, str(tmp_path))
     assert figures is not None
     return figures
-
-
-def test_a_batch_is_its_commit_and_its_records() -> None:
-    assert LAST.ms_per_record == 0.0105
-    assert LAST.records_within(630) == 40_000
-    assert LAST.records_within(200) == 0
-    assert LAST.most_per_s == pytest.approx(95_238, rel=1e-4)
 
 
 @pytest.mark.parametrize("per_s", [1, 10_000, 47_619, 90_000])
@@ -83,31 +78,36 @@ def test_a_longer_batch_is_recommended_only_where_the_assumed_one_does_not_keep_
 
 def test_a_transaction_marks_each_partition_that_it_writes_to_its_offsets_and_its_position() -> None:
     topology = declared().topology("revenue-by-region")
-    one_batch = {
-        trigger: Report.of(topology, workload(topology, trigger=trigger, keys=["region=7"])).exactly_once
-        for trigger in ("1 s", "1 h")
-    }
-    assert (one_batch["1 s"].per_s, one_batch["1 h"].per_s) == (1, pytest.approx(1 / 3_600))
+    second, hour = (
+        Report.of(topology, workload(topology, trigger=trigger, keys=["region=7"])) for trigger in ("1 s", "1 h")
+    )
+    assert (second.batches_per_s, hour.batches_per_s) == (1, pytest.approx(1 / 3_600))
     [written] = topology.written
-    assert one_batch["1 h"].markers == written.topic.partitions + 2, "84 rows"
-    assert one_batch["1 s"].markers == pytest.approx(2 + 7 / 300)
+    assert hour.markers == written.topic.partitions + 2, "84 rows"
+    assert second.markers == pytest.approx(2 + 7 / 300)
 
 
-def test_the_published_run_is_told_by_its_medians_and_its_spread() -> None:
+def test_the_published_run_is_told_by_its_medians_and_its_spread(tmp_path: Path) -> None:
     def row(contender: str, seconds: float) -> dict[str, object]:
         return {"contender": contender, "job": "revenue", "flow": "orders", "records": 1_000, "seconds": seconds}
 
     rows = [row("Recount", 4.0), row("Recount", 5.0), row("Recount", 2.0), row("Recount with a plain producer", 2.5)]
     rows.append({"contender": "Kafka Streams", "job": "revenue", "records": 5, "seconds": 1.0})
     recovery = [{"contender": "Recount", "keys": 10_000, "seconds": 12.34}]
-    published = Benchmark._of({"throughput": rows, "latency": [], "recovery": recovery})
-    assert published.latency is None
-    assert [(one.said, one.of) for one in published.recovery] == [("12.3 s", "restart with 10,000 keys")]
-    assert published.throughput is not None and published.throughput.said == "250 records/s"
-    assert published.exactly_once is not None
-    assert published.exactly_once.said == "250 records/s, with a plain producer 400"
-    assert published.exactly_once.of == "revenue, 1,000 records, single runs 200 to 500"
-    assert Benchmark._of({"throughput": rows[:3], "latency": [], "recovery": []}).exactly_once is None
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps({"throughput": rows, "latency": [], "recovery": recovery}))
+    assert benchmark_figures(file) == {
+        "throughput": ["250 records/s (revenue, 1,000 records)"],
+        "exactly once": [
+            "250 records/s, with a plain producer 400 (revenue, 1,000 records, single runs 200 to 500)",
+        ],
+        "restart": ["12.3 s (restart with 10,000 keys)"],
+    }
+    assert benchmark_figures(tmp_path / "none.json") == {}
+    file.write_text('{"throughput": 3}')
+    with pytest.raises(RecountError) as refused:
+        benchmark_figures(file)
+    assert "make bench" in refused.value.expected
 
 
 def test_partners_are_counted_by_the_declared_window(found: Measured) -> None:
@@ -115,6 +115,7 @@ def test_partners_are_counted_by_the_declared_window(found: Measured) -> None:
     # each order and each payment; the orders that are never paid have no partner
     assert (partners.near, partners.far, partners.alone) == (2 * PAID, 2 * PAID_LATE, NEVER_PAID)
     assert (partners.least_ms, partners.most_ms) == (0, 480_000)
+    assert found.restart_ms == 2_000, "between the batches of two drivers"
 
 
 def test_the_recommended_window_holds_99_percent() -> None:
@@ -125,29 +126,6 @@ def test_the_recommended_window_holds_99_percent() -> None:
     assert (partners.near, partners.far) == (600, 1_400), "5 min"
     few = Partners.of(JOIN, left.head(40), right.head(40))
     assert (few.near, few.before_ms, few.after_ms) == (80, None, None)
-
-
-def test_partners_that_come_before_count_as_such() -> None:
-    left = pl.DataFrame({KEY: [f"o{n}" for n in range(100)], "timestamp_ms": [60_000] * 100})
-    right = left.with_columns(timestamp_ms=pl.lit(50_000, pl.Int64))
-    partners = Partners.of(JOIN, left, right)
-    assert (partners.before_ms, partners.after_ms) == (10_000, 0)
-
-
-def test_the_newest_restart_is_the_time_between_batches_of_two_drivers(found: Measured) -> None:
-    assert found.restart_ms == 2_000
-
-
-def test_figures_for_machines_have_what_is_recommended(found: Measured) -> None:
-    given = workload(UNPAID, rate=["1000"])
-    said = document(Report.of(UNPAID, given, measured=found, status=STATUS))
-    assert said["recommended"] == {"target_batch_ms": 1_000, "records": 75_238}
-    assert said["exactly_once"]["transactions_per_s"] == 1
-    assert said["restart"]["catching_up_s_a_minute"] == pytest.approx(2_000 * 60 / (LAST.most_per_s - 2_000))
-    assert said["measured"]["partners"][5]["near"] == 2 * PAID
-    nothing = document(Report.of(UNPAID, given))
-    assert nothing["batch_time"] is None
-    assert nothing["recommended"] == {"target_batch_ms": None, "records": None}
 
 
 def test_the_example_in_the_documentation_is_what_is_printed(

@@ -10,16 +10,15 @@ from tests.unit.advise.estimates.steady_flow import Flow, clicks, held_by, proce
 from tests.unit.engine.engine import NOW_MS, Engine, LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 
-from recount.advise.estimates.measured import Measured, measured
-from recount.advise.estimates.report import Benchmark, Report
-from recount.advise.estimates.state_estimate import OPEN_WINDOWS
-from recount.advise.estimates.workload import workload
+from recount.advise.estimate_report import Report
+from recount.advise.measured import Measured, measured
+from recount.advise.state_estimate import OPEN_WINDOWS
+from recount.advise.workload import workload
 from recount.declare.aggregates import count
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.commit.stream_tables import BatchRows
-from recount.runtime.errors import RecountError
 from recount.tables.ledger import BatchProof
 
 JOINED = topology_of(stream(clicks).join(stream(views), before="2 s", after="2 s", grace="0 s"))
@@ -83,10 +82,6 @@ def counted(tmp_path: Path) -> Engine:
     return engine
 
 
-def test_a_stream_that_has_never_run_has_no_figures(tmp_path: Path) -> None:
-    assert measured(JOINED, str(tmp_path)) is None
-
-
 def test_the_state_of_every_operator_is_read_back(joined: TopologyEngine, tmp_path: Path) -> None:
     assert found(JOINED, tmp_path).held == held_by(joined)
 
@@ -101,29 +96,7 @@ def test_the_table_and_the_batches_are_as_they_were_written(joined: TopologyEngi
     assert figures.interval_ms == BATCH_S * 1_000
     assert figures.append_ms is not None and figures.append_ms >= 0
     assert min(emitted) <= figures.emitted <= max(emitted)
-
-
-def test_batches_whose_proofs_were_moved_and_forgotten_are_measured_like_others(
-    joined: TopologyEngine, tmp_path: Path
-) -> None:
-    before = found(JOINED, tmp_path)
-    tables = TopologyWork(JOINED, str(tmp_path), delta_log_kept_ms=0).tables
-    tables.create()
-    for _ in range(10):  # their commits make the checkpoint that replaces those of the batches
-        tables.compaction.round()
-    log = Path(tables.state.path) / "_delta_log"
-    assert not (log / f"{0:020}.json").exists()
-
-    after = found(JOINED, tmp_path)
-    assert after.batches == before.batches == len(joined.computed)
-    for figure in ("interval_ms", "records", "emitted", "changed", "append_ms", "rates"):
-        assert getattr(after, figure) == getattr(before, figure), figure
-
-
-def test_the_rate_is_that_of_event_time(joined: TopologyEngine, tmp_path: Path) -> None:
-    rates = found(JOINED, tmp_path).rates
-    assert rates.keys() == {"clicks", "views"}
-    assert all(rate == pytest.approx(FLOW.per_s, rel=0.2) for rate in rates.values())
+    assert figures.rates == {name: pytest.approx(FLOW.per_s, rel=0.2) for name in ("clicks", "views")}, "of event time"
 
 
 def test_of_the_short_way_the_open_windows_are_read(counted: Engine, tmp_path: Path) -> None:
@@ -140,11 +113,3 @@ def test_a_restart_takes_its_rows_at_the_measured_rate(joined: TopologyEngine, t
     assert report.restart_s == 0.2, "20,000 rows at 100,000/s"
     assert replace(report, measured=few).restart_s is None, "too few rows say nothing of a rate"
     assert replace(report, measured=None).restart_s is None
-
-
-def test_what_is_no_benchmark_run_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "results.json").write_text('{"throughput": 3}')
-    with pytest.raises(RecountError) as refused:
-        Benchmark.read(tmp_path / "results.json")
-    assert "make bench" in refused.value.expected
-    assert Benchmark.read(tmp_path / "none.json") is None

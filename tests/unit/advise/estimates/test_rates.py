@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.advise.estimates.steady_flow import Flow, clicks, emitted_by_the_interpreter, topology_of, views
 
-from recount.advise.estimates.state_estimate import rates
-from recount.advise.estimates.workload import workload
+from recount.advise.state_estimate import operator_estimates
+from recount.advise.workload import workload
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.flow import RecordStream, Table, WindowedTable
@@ -51,7 +51,7 @@ def test_as_many_rows_leave_as_the_interpreter_emits(made: RecordStream | Table,
     topology = topology_of(made)
     keys = "unique" if flow.keys is None else str(flow.keys)
     given = workload(topology, rate=[str(flow.per_s)], keys=[keys, f"user={keys}"])
-    [sink] = topology.sinks
-    expected = rates(topology, given)[sink] * flow.seconds
+    *_, sink = operator_estimates(topology, given)
+    expected = sink.rows_per_s * flow.seconds
     emitted = emitted_by_the_interpreter(topology, flow)
     assert LEAST * expected <= emitted <= MOST * expected

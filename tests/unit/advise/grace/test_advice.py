@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from tests.unit.advise.grace.planted import WAITS_MS, misses_of, orders, planted, with_misses
 from tests.unit.serve.written_streams import FIRST_MS, WrittenStream, recorded_ms
 
-from recount.advise.estimates.workload import workload
 from recount.advise.grace_advice import Advice, StateInAll, advice
 from recount.advise.grace_judges import grace_of, judges_of, lengthened
+from recount.advise.workload import workload
 from recount.declare.registry import declared
 from recount.tables.places import Tables
 

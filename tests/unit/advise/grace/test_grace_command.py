@@ -13,9 +13,9 @@ from click.testing import Result
 from tests.unit.advise.grace.planted import misses_of, planted, with_misses
 from typer.testing import CliRunner
 
-from recount.advise.estimates.workload import workload
 from recount.advise.grace_advice import advice
 from recount.advise.grace_command import advice_shown, grace
+from recount.advise.workload import workload
 from recount.declare.registry import declared
 from recount.profile.project import Project
 from recount.runtime.console import print_whole

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
 import polars as pl
 from deltalake import DeltaTable
 
-from recount.advise.estimates.state_estimate import OPEN_WINDOWS
-from recount.advise.estimates.workload import NEWEST_BATCHES, event_rates
+from recount.advise.state_estimate import OPEN_WINDOWS
+from recount.advise.workload import NEWEST_BATCHES, event_rates
 from recount.declare.changes import NOTHING_ADDED, Additions
 from recount.declare.columns import TIMESTAMP
 from recount.declare.operators.joins import StreamStreamJoin
@@ -53,7 +53,7 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True)
 class TableSize:
-    """A Delta table as it is on disk now: the files of its last version."""
+    """Delta tables as they are on disk now: the files of their last version."""
 
     rows: int
     bytes: int
@@ -65,10 +65,12 @@ class TableSize:
         return self.bytes / self.rows if self.rows else None
 
     @classmethod
-    def of(cls, table: AppendOnlyTable) -> TableSize:
-        """The size of ``table``."""
-        sizes = DeltaTable(table.path).get_add_actions().column("size_bytes").to_pylist()
-        rows = table.read().select(pl.len()).collect().item()
+    def of(cls, *tables: AppendOnlyTable) -> TableSize:
+        """The size of all ``tables`` together."""
+        sizes = [
+            size for one in tables for size in DeltaTable(one.path).get_add_actions().column("size_bytes").to_pylist()
+        ]
+        rows = sum(one.read().select(pl.len()).collect().item() for one in tables)
         return cls(rows=rows, bytes=sum(sizes), files=len(sizes))
 
 
@@ -116,13 +118,17 @@ def measured(topology: Topology, root: str) -> Measured | None:
     read_back_s = time.monotonic() - begun_s
     entries = list(islice(tables.history.entries(), NEWEST_BATCHES))
     proofs = [entry.proof for entry in entries]
+    intervals = [
+        (newer.batch_timestamp_ms - older.batch_timestamp_ms, newer.lease_epoch != older.lease_epoch)
+        for newer, older in pairwise(proofs)
+    ]
     return Measured(
         held=held,
         table=TableSize.of(tables.state),
         # that of a sink that was added is made when the stream starts again
-        outputs=_together(TableSize.of(one) for one in tables.outputs.values() if DeltaTable.is_deltatable(one.path)),
+        outputs=TableSize.of(*(one for one in tables.outputs.values() if DeltaTable.is_deltatable(one.path))),
         batches=len(proofs),
-        interval_ms=_median([newer.batch_timestamp_ms - older.batch_timestamp_ms for newer, older in pairwise(proofs)]),
+        interval_ms=_median([ms for ms, _ in intervals]),
         records=statistics.median(sum(part.records for part in proof.partitions) for proof in proofs),
         emitted=statistics.median(sum(proof.emitted.values()) for proof in proofs),
         changed=statistics.median(entry.rows_added for entry in entries),
@@ -130,7 +136,8 @@ def measured(topology: Topology, root: str) -> Measured | None:
         rates=event_rates(proofs),
         read_back_s=read_back_s,
         rows_read=read.select(pl.len()).collect().item(),
-        restart_ms=_restart_ms(proofs),
+        # another lease epoch is another driver
+        restart_ms=next((ms for ms, is_restart in intervals if is_restart), None),
         partners={} if graph is None else _partners(topology, graph),
     )
 
@@ -161,27 +168,8 @@ def _partners(topology: Topology, graph: Graph) -> dict[int, Partners]:
     }
 
 
-def _restart_ms(proofs: Sequence[BatchProof]) -> int | None:
-    """Another lease epoch is another driver."""
-    restarts = [
-        newer.batch_timestamp_ms - older.batch_timestamp_ms
-        for newer, older in pairwise(proofs)
-        if newer.lease_epoch != older.lease_epoch
-    ]
-    return restarts[0] if restarts else None
-
-
 def _after(last: BatchProof) -> Order:
     return last.generation, last.batch + 1
-
-
-def _together(sizes: Iterable[TableSize]) -> TableSize:
-    found = list(sizes)
-    return TableSize(
-        rows=sum(one.rows for one in found),
-        bytes=sum(one.bytes for one in found),
-        files=sum(one.files for one in found),
-    )
 
 
 def _median(figures: Sequence[float]) -> float | None:
@@ -220,15 +208,8 @@ class Partners:
         if len(distances) < _PAIRS_THAT_TELL:
             return counts
         outer = int(_OUTER * len(distances))
-        return cls(
-            near=counts.near,
-            far=counts.far,
-            alone=counts.alone,
-            first_ms=distances[outer],
-            last_ms=distances[-1 - outer],
-            least_ms=distances[0],
-            most_ms=distances[-1],
-        )
+        first, last, least, most = (distances[place] for place in (outer, -1 - outer, 0, -1))
+        return replace(counts, first_ms=first, last_ms=last, least_ms=least, most_ms=most)
 
     @property
     def before_ms(self) -> int | None:

@@ -76,37 +76,6 @@ class Arrivals:
         """
         return self.per_s / (1 + self.within(ms) / self.keys)
 
-    def spread_over(self, partitions: int) -> Arrivals:
-        """Return the arrivals at one of ``partitions``, where a key's rows are in all of them alike."""
-        return Arrivals(per_s=self.per_s / partitions, keys=self.keys)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inflow:
-    """The rows at each input (over the keys of that input), and what delays the end of what is kept.
-
-    ``behind_ms``: how far the time by which state is dropped is behind the newest row, because operators above hold
-    rows back and a partition may be behind. Nothing is dropped but at the end of a batch, every ``trigger_ms``, and
-    nothing ever where time never ``settles``: where rows can come from above however old they are, or revise others.
-    ``partitions``: over how many of the ``source_partitions`` one key's records are spread.
-    """
-
-    inputs: tuple[Arrivals, ...]
-    trigger_ms: int
-    behind_ms: int = 0
-    settles: bool = True
-    partitions: int = 1
-    source_partitions: int = 1
-
-    @property
-    def only(self) -> Arrivals:
-        """The rows at the only, or the left, input."""
-        return self.inputs[0]
-
-    def kept_ms(self, span_ms: int) -> int:
-        """How long a row stays in reach that is needed until time has passed it by ``span_ms``."""
-        return span_ms + self.behind_ms + self.trigger_ms
-
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
@@ -120,25 +89,22 @@ class Workload:
     """
 
     rate: float = 1_000.0
+    rates: Mapping[str, float] = field(default_factory=lambda: _NONE)
     keys: float = 1_000.0
+    keys_by_name: Mapping[str, float] = field(default_factory=lambda: _NONE)
     record_bytes: float = 100.0
     trigger_ms: int = 1_000
     late_by_ms: int = 0
-    rates: Mapping[str, float] = field(default_factory=lambda: _NONE)
-    keys_by_name: Mapping[str, float] = field(default_factory=lambda: _NONE)
 
     @property
     def document(self) -> dict[str, Any]:
         """The assumptions as plain values."""
-        return {
-            "rate": self.rate,
-            "rates": dict(self.rates),
-            "keys": _plain(self.keys),
-            "keys_by_name": {name: _plain(keys) for name, keys in self.keys_by_name.items()},
-            "record_bytes": self.record_bytes,
-            "trigger_ms": self.trigger_ms,
-            "late_by_ms": self.late_by_ms,
-        }
+
+        def plain(keys: float) -> float | str:
+            return UNIQUE if math.isinf(keys) else keys
+
+        by_name = {name: plain(keys) for name, keys in self.keys_by_name.items()}
+        return {**vars(self), "rates": dict(self.rates), "keys": plain(self.keys), "keys_by_name": by_name}
 
     def __str__(self) -> str:
         parts = [
@@ -180,7 +146,7 @@ def workload(
     ``rate`` and ``keys`` are numbers (``"1000"``) or numbers for a topic or a key (``"orders=1000"``).
     """
     rates = _figures("rate", rate, {source.topic.name for source in topology.sources})
-    key_counts = _figures("keys", keys, set(key_names(topology)), also=UNIQUE)
+    key_counts = _figures("keys", keys, set(_key_names(topology)), also=UNIQUE)
     trigger_ms = milliseconds(trigger, "trigger")
     _require_positive("trigger", trigger_ms, trigger, "a duration above 0: '1 s'")
     _require_positive("record-bytes", record_bytes, record_bytes, "a number of bytes above 0")
@@ -202,21 +168,17 @@ def key_name(node: Node) -> str:
     return node.topic.key if isinstance(node, Source) and node.key == KEY else node.key
 
 
-def key_names(topology: Topology) -> Iterator[str]:
-    """Every name for which a number of keys can be given."""
+def _key_names(topology: Topology) -> Iterator[str]:
     for node in topology.nodes():
         yield key_name(node)
         if isinstance(node, Deduplicate):
             yield from columns_of(node.by)
 
 
-def _plain(keys: float) -> float | str:
-    return UNIQUE if math.isinf(keys) else keys
-
-
 def _figures(option: str, given: Sequence[str], names: Collection[str], also: str = "") -> dict[str, float]:
     """The figures by name; under the empty name the one that holds for all others."""
     figures: dict[str, float] = {}
+    expected = "a number above 0" + (f", or {also}" if also else "") + f"; for one alone --{option} NAME=NUMBER"
     for text in given:
         name, _, figure = text.rpartition("=")
         if name and name not in names:
@@ -226,18 +188,15 @@ def _figures(option: str, given: Sequence[str], names: Collection[str], also: st
                 expected=f"one of {', '.join(sorted(names))}",
                 remedy=f"--{option} {min(names)}={figure}",
             )
-        figures[name] = EACH_ITS_OWN if also and figure == also else _number(option, figure, text, also)
+        if also and figure == also:
+            figures[name] = EACH_ITS_OWN
+            continue
+        try:
+            figures[name] = float(figure.replace(",", "").replace("_", ""))
+        except ValueError:
+            figures[name] = math.nan
+        _require_positive(option, figures[name], text, expected)
     return figures
-
-
-def _number(option: str, figure: str, text: str, also: str) -> float:
-    expected = "a number above 0" + (f", or {also}" if also else "") + f"; for one alone --{option} NAME=NUMBER"
-    try:
-        number = float(figure.replace(",", "").replace("_", ""))
-    except ValueError:
-        number = math.nan
-    _require_positive(option, number, text, expected)
-    return number
 
 
 def _require_positive(option: str, number: float, given: object, expected: str) -> None:

@@ -1,4 +1,4 @@
-"""Formulas for the state that operators keep: windowed aggregations, joins, tables, suppression, deduplication.
+"""Formulas for the state of each kind of operator.
 
 Rows of state are those that pass, those that stay, and those that each key has one of. The state of windowed
 aggregations depends on the kind of window, as in ``engine.operators.batch_windows``.
@@ -9,16 +9,47 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from recount.advise.estimates.workload import Arrivals, Inflow, counted
+from recount.advise.workload import Arrivals, counted
 from recount.declare.operators.event_time import can_be_revised
 from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.declare.operators.nodes import WINDOW_START, Node, WindowedAggregate
-from recount.declare.operators.processing import Deduplicate
-from recount.declare.operators.tables import Suppress, TableAggregate
+from recount.declare.operators.processing import Deduplicate, InOrder, Process
+from recount.declare.operators.tables import Suppress, TableAggregate, TableFilter, ToTable
 from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.engine.operators.batch_joins import SWEEPS
 from recount.engine.operators.settling import is_revised_any_time
 from recount.runtime.times import readable
+
+CLOCK = "time of "
+"""How the engine names the state in which an operator remembers how far time has come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inflow:
+    """The rows at each input (over the keys of that input), and what delays the end of what is kept.
+
+    ``behind_ms``: how far the time by which state is dropped is behind the newest row, because operators above hold
+    rows back and a partition may be behind. Nothing is dropped but at the end of a batch, every ``trigger_ms``, and
+    nothing ever where time never ``settles``: where rows can come from above however old they are, or revise others.
+    ``partitions``: over how many of the ``source_partitions`` one key's records are spread.
+    """
+
+    inputs: tuple[Arrivals, ...]
+    trigger_ms: int
+    behind_ms: int = 0
+    settles: bool = True
+    partitions: int = 1
+    source_partitions: int = 1
+
+    @property
+    def only(self) -> Arrivals:
+        """The rows at the only, or the left, input."""
+        return self.inputs[0]
+
+    @property
+    def behind(self) -> list[str]:
+        """How far time is behind, where it is."""
+        return [f"{readable(self.behind_ms)} behind"] if self.behind_ms else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,26 +70,26 @@ class Kept:
 
 
 def passing(per_s: float, span_ms: int, inflow: Inflow, what: str) -> Kept:
-    """Rows that come and go: as many as come in the time for which one is kept.
+    """Rows that come and go, kept until time has passed them by ``span_ms``: as many as come in that time.
 
     Source: Little's law, L = lambda W (Little, Operations Research 9, 1961). 100 rows/s kept 60 s: 6,000. A row is
     written as it comes and again as it goes.
     """
     if not inflow.settles:
         return lasting(per_s, inflow, what)
-    kept_ms = inflow.kept_ms(span_ms)
+    parts = " + ".join([readable(span_ms), f"{readable(inflow.trigger_ms)} a batch", *inflow.behind])
     return Kept(
-        rows=per_s * kept_ms / 1_000,
+        rows=per_s * (span_ms + inflow.behind_ms + inflow.trigger_ms) / 1_000,
         changed=2 * per_s * inflow.trigger_ms / 1_000,
-        formula=f"{counted(per_s)} {what}/s x {_parts(span_ms, inflow)}",
+        formula=f"{counted(per_s)} {what}/s x ({parts})",
     )
 
 
-def lasting(per_s: float, inflow: Inflow, what: str, rows: float = 0.0) -> Kept:
-    """Rows that come and stay for ever, beside ``rows`` that are there anyway."""
+def lasting(per_s: float, inflow: Inflow, what: str) -> Kept:
+    """Rows that come and stay for ever."""
     why = "" if inflow.settles else ": what comes from above can be old, or be revised"
     return Kept(
-        rows=rows,
+        rows=0.0,
         changed=per_s * inflow.trigger_ms / 1_000,
         grows_per_s=per_s,
         formula=f"{counted(per_s)} {what}/s, kept for ever{why}",
@@ -76,48 +107,49 @@ def one_per_key(arrivals: Arrivals, inflow: Inflow, what: str) -> Kept:
     )
 
 
-def _parts(span_ms: int, inflow: Inflow) -> str:
-    """``(60 s + 1 s a batch + 10 s behind)``."""
-    parts = [readable(span_ms), f"{readable(inflow.trigger_ms)} a batch"]
-    return f"({' + '.join([*parts, *behind(inflow)])})"
+def kept_by(node: Node, state: str, inflow: Inflow, groups: float) -> Kept:
+    """Return what the state called ``state`` of ``node`` keeps; ``groups`` are the keys that its results have."""
+    rows = inflow.only
+    if state.startswith(CLOCK):
+        times = inflow.source_partitions + 1
+        return Kept(rows=times, changed=times, formula=f"{inflow.source_partitions} partitions + 1 frontier")
+    match node:
+        case WindowedAggregate():
+            return _windowed(node, state, inflow)
+        case StreamStreamJoin():
+            # while a partner can come: before + after + grace
+            return passing(inflow.inputs[("left", "right").index(state)].per_s, node.delay_ms, inflow, "rows")
+        case StreamTableJoin() if state == "waiting":
+            return passing(rows.per_s, node.grace_ms or 0, inflow, "records")
+        case StreamTableJoin():
+            return _joined_table(node, inflow)
+        case TableTableJoin():
+            left, right = inflow.inputs
+            either = Arrivals(per_s=left.per_s + right.per_s, keys=max(left.keys, right.keys))
+            return one_per_key({"left": left, "right": right}.get(state, either), inflow, "keys")
+        case TableAggregate():
+            changes = rows if state == "rows" else Arrivals(per_s=rows.per_s, keys=groups)
+            return one_per_key(changes, inflow, state)
+        case ToTable() | TableFilter():
+            return one_per_key(rows, inflow, "keys")
+        case Suppress():
+            return _held_updates(node, inflow)
+        case Deduplicate() if state == "winners":
+            # two horizons: nothing older can be compared with them
+            return passing(rows.firsts_per_s(node.horizon_ms), 2 * node.horizon_ms, inflow, "winners")
+        case Deduplicate() if node.partitioned:
+            return Kept(
+                rows=0, changed=0, formula="none: the id determines the partition, so the offset decides at once"
+            )
+        case Deduplicate(horizon_ms=span_ms) | InOrder(grace_ms=span_ms):
+            return passing(rows.per_s, span_ms, inflow, "records")
+        case Process():
+            return one_per_key(rows, inflow, "keys that something is remembered of (its size is not counted)")
+    raise AssertionError(f"no formula for the state {state!r} of {node}")
 
 
-def behind(inflow: Inflow) -> list[str]:
-    """How far time is behind, where it is."""
-    return [f"{readable(inflow.behind_ms)} behind"] if inflow.behind_ms else []
-
-
-def joined_stream(node: StreamStreamJoin, inflow: Inflow, port: int) -> Kept:
-    """One side of a join of streams (states ``left`` and ``right``).
-
-    A row is kept while a partner can come: before + after + grace. 100 rows/s, 5 min either way, grace 1 min: 66,000.
-    """
-    return passing(inflow.inputs[port].per_s, node.delay_ms, inflow, "rows")
-
-
-def pairs_per_s(node: StreamStreamJoin, left: Arrivals, right: Arrivals) -> float:
-    """How many pairs a join of streams makes a second.
-
-    Each left row meets the right rows of its key in before + after: 100/s and 50/s of 1,000 keys, 60 s: 100 x 50 x 60 /
-    1,000 = 300. With keys of which none comes twice on a side, each row meets one at most.
-    """
-    keys = max(left.keys, right.keys)
-    if math.isinf(keys):
-        return min(left.per_s, right.per_s)
-    return left.per_s * right.within(node.before_ms + node.after_ms) / keys
-
-
-def join_cost(node: StreamStreamJoin, left: Arrivals, right: Arrivals) -> str:
-    """``pairs_per_s``, and how it follows."""
-    pairs, span = counted(pairs_per_s(node, left, right)), readable(node.before_ms + node.after_ms)
-    if math.isinf(max(left.keys, right.keys)):
-        return f"{pairs} pairs/s: one for each row of the rarer side"
-    keys = counted(max(left.keys, right.keys))
-    return f"{pairs} pairs/s: {counted(left.per_s)}/s x {counted(right.per_s)}/s x {span} / {keys} keys"
-
-
-def joined_table(node: StreamTableJoin, inflow: Inflow) -> Kept:
-    """The table of a lookup (state ``table``): versions, or as of arrival the row of each key.
+def _joined_table(node: StreamTableJoin, inflow: Inflow) -> Kept:
+    """The table of a lookup: versions, or as of arrival the row of each key.
 
     Versions are kept for a history and up to a sixteenth more, and of each key the newest for good; with unlimited
     history all are. 10 changes/s of 100 keys, a history of 160 s: 100 + 10 x (170 s + a batch).
@@ -133,35 +165,13 @@ def joined_table(node: StreamTableJoin, inflow: Inflow) -> Kept:
     return replace(passed, rows=changes.keys + passed.rows, formula=formula)
 
 
-def waiting_for_table(node: StreamTableJoin, inflow: Inflow) -> Kept:
-    """The records that wait for the table's time (state ``waiting``, with a grace)."""
-    return passing(inflow.only.per_s, node.grace_ms or 0, inflow, "records")
-
-
-def joined_tables(node: TableTableJoin, inflow: Inflow, state: str) -> Kept:  # noqa: ARG001 - of every kind of join
-    """Each side's row of each key (states ``left``, ``right``), and whether a key has a result (``results``)."""
-    sides = {"left": inflow.inputs[0], "right": inflow.inputs[1]}
-    return one_per_key(sides.get(state) or _either(inflow.inputs), inflow, "keys")
-
-
-def grouped_rows(node: TableAggregate, inflow: Inflow, state: str, groups: float) -> Kept:  # noqa: ARG001 - as above
-    """The table's rows, each in its group (state ``rows``), and the ``groups``."""
-    changes = inflow.only if state == "rows" else Arrivals(per_s=inflow.only.per_s, keys=groups)
-    return one_per_key(changes, inflow, state)
-
-
-def _either(sides: tuple[Arrivals, ...]) -> Arrivals:
-    """The rows of both tables, over the keys of the one that has more."""
-    return Arrivals(per_s=sum(side.per_s for side in sides), keys=max(side.keys for side in sides))
-
-
-def held_updates(node: Suppress, inflow: Inflow) -> Kept:
-    """The latest update of each key and window until the limit has passed since its first one (state ``held``).
+def _held_updates(node: Suppress, inflow: Inflow) -> Kept:
+    """The latest update of each key and window until the limit has passed since its first one.
 
     1,000 updates/s of 100 keys held 60 s: each key has one held nearly always, 100. ``max_rows`` is the most there are.
     """
-    kept_ms = inflow.kept_ms(node.limit_ms)
-    updates = Arrivals(per_s=inflow.only.per_s, keys=inflow.only.keys * _windows_of_a_key(node, kept_ms))
+    span_ms = node.limit_ms + inflow.behind_ms + inflow.trigger_ms
+    updates = Arrivals(per_s=inflow.only.per_s, keys=inflow.only.keys * _windows_of_a_key(node, span_ms))
     firsts_per_s = updates.firsts_per_s(node.limit_ms)
     held = passing(firsts_per_s, node.limit_ms, inflow, "keys and windows with a first update")
     most = math.inf if node.max_rows is None else node.max_rows
@@ -173,40 +183,30 @@ def held_updates(node: Suppress, inflow: Inflow) -> Kept:
     )
 
 
-def _windows_of_a_key(node: Node, stretch_ms: int) -> float:
+def _windows_of_a_key(node: Node, span_ms: int) -> float:
     """Return how many windows of one key can have an update in an interval; infinite for windows made by records."""
     if WINDOW_START not in node.fields:
         return 1
     while not isinstance(node, WindowedAggregate):
         node = node.inputs[0]
     windows = node.windows
-    return (windows.size_ms + stretch_ms) / windows.advance_ms if isinstance(windows, TimeWindows) else math.inf
+    return (windows.size_ms + span_ms) / windows.advance_ms if isinstance(windows, TimeWindows) else math.inf
 
 
-def winners(node: Deduplicate, inflow: Inflow) -> Kept:
-    """The winners of each id (state ``winners``), kept for two horizons: nothing older can be compared with them."""
-    winners_per_s = inflow.only.firsts_per_s(node.horizon_ms)
-    return passing(winners_per_s, 2 * node.horizon_ms, inflow, "winners")
-
-
-def undecided(node: Deduplicate, inflow: Inflow) -> Kept:
-    """The records before which an earlier one may still come (state ``waiting``); none where offsets decide."""
-    if node.partitioned:
-        return Kept(rows=0, changed=0, formula="none: the id determines the partition, so the offset decides at once")
-    return passing(inflow.only.per_s, node.horizon_ms, inflow, "records")
-
-
-def merged_windows(node: WindowedAggregate, inflow: Inflow) -> Kept:
-    """One accumulator per key and window (state ``windows``)."""
+def _windowed(node: WindowedAggregate, state: str, inflow: Inflow) -> Kept:
     rows = inflow.only
+    if state == "own":
+        return _own_sessions(node, inflow)
+    if state in ("records", "results"):
+        # nothing is dropped where a row can be replaced by a revision however old it is
+        settling = replace(inflow, settles=inflow.settles and not is_revised_any_time(node.input))
+        return _records(node, settling) if state == "records" else _results(node, settling)
     match node.windows:
         case TimeWindows() as windows:
             return time_windows(windows, inflow)
-        case GlobalWindow():
-            return replace(one_per_key(rows, inflow, "keys"), records=0.0, values_per_s=rows.per_s)
         case SessionWindows() as windows:
             return _sessions(windows, rows, inflow)
-    raise AssertionError(node)
+    return replace(one_per_key(rows, inflow, "keys"), records=0.0, values_per_s=rows.per_s)
 
 
 def time_windows(windows: TimeWindows, inflow: Inflow) -> Kept:
@@ -217,14 +217,14 @@ def time_windows(windows: TimeWindows, inflow: Inflow) -> Kept:
     opens before it drops others. Size 5 min, grace 1 min: ceil(6 / 5) + 1 = 3 for each key.
     """
     rows, advance_ms = inflow.only, windows.advance_ms
-    keys, per_record = rows.keys_within(windows.size_ms), windows.size_ms / advance_ms
+    keys = rows.keys_within(windows.size_ms)
     opened_per_s = keys * 1_000 / advance_ms
     if not inflow.settles:
         kept = lasting(opened_per_s, inflow, "windows")
-        return replace(kept, records=0.0, values_per_s=rows.per_s * per_record)
-    parts = " + ".join([readable(windows.size_ms), readable(windows.grace_ms), *behind(inflow)])
-    stretch_ms = windows.size_ms + windows.grace_ms + inflow.behind_ms
-    at_once, opened = math.ceil(stretch_ms / advance_ms), math.ceil(inflow.trigger_ms / advance_ms)
+        return replace(kept, records=0.0, values_per_s=rows.per_s * windows.size_ms / advance_ms)
+    parts = " + ".join([readable(windows.size_ms), readable(windows.grace_ms), *inflow.behind])
+    span_ms = windows.size_ms + windows.grace_ms + inflow.behind_ms
+    at_once, opened = math.ceil(span_ms / advance_ms), math.ceil(inflow.trigger_ms / advance_ms)
     return Kept(
         rows=keys * (at_once + opened),
         changed=changed_windows(windows, rows, inflow.trigger_ms) + opened_per_s * inflow.trigger_ms / 1_000,
@@ -240,6 +240,15 @@ def changed_windows(windows: TimeWindows, rows: Arrivals, span_ms: int) -> float
     """
     keys = rows.keys_within(min(span_ms, windows.size_ms))
     return keys * (windows.size_ms + span_ms) / windows.advance_ms
+
+
+def sessions_per_s(windows: SessionWindows, rows: Arrivals) -> float:
+    """How many sessions begin a second: after a silence, or cut at the longest duration."""
+    silence = rows.silence(windows.gap_ms)
+    if windows.max_duration_ms is None:
+        return rows.per_s * silence
+    cut_per_s = rows.keys_within(windows.max_duration_ms) * 1_000 / windows.max_duration_ms
+    return rows.per_s * silence + cut_per_s * (1 - silence)
 
 
 def _sessions(windows: SessionWindows, rows: Arrivals, inflow: Inflow) -> Kept:
@@ -262,14 +271,15 @@ def _sessions(windows: SessionWindows, rows: Arrivals, inflow: Inflow) -> Kept:
     )
 
 
-def own_sessions(node: WindowedAggregate, inflow: Inflow) -> Kept:
-    """The bounds of each partition's own sessions, by which lateness is judged (state ``own``).
+def _own_sessions(node: WindowedAggregate, inflow: Inflow) -> Kept:
+    """The bounds of each partition's own sessions, by which lateness is judged.
 
     Of a key that speaks a batch writes all of them again: more than estimated here, as keys grow old.
     """
     assert isinstance(node.windows, SessionWindows), node
-    kept = _sessions(node.windows, inflow.only.spread_over(inflow.partitions), inflow)
     partitions = inflow.partitions
+    spread = Arrivals(per_s=inflow.only.per_s / partitions, keys=inflow.only.keys)
+    kept = _sessions(node.windows, spread, inflow)
     return replace(
         kept,
         rows=kept.rows * partitions,
@@ -279,45 +289,37 @@ def own_sessions(node: WindowedAggregate, inflow: Inflow) -> Kept:
     )
 
 
-def kept_records(node: WindowedAggregate, inflow: Inflow) -> Kept:
-    """Every single accepted record (state ``records``), where a window cannot be had by merging."""
+def _records(node: WindowedAggregate, inflow: Inflow) -> Kept:
+    """Every single accepted record, where a window cannot be had by merging."""
     rows = inflow.only
     match node.windows:
-        case LastN(n=n) if not can_be_revised(node.input):
-            if math.isinf(rows.keys):
-                return lasting(rows.per_s, inflow, "records, of a new key each")
+        case LastN(n=n) if not can_be_revised(node.input) and not math.isinf(rows.keys):
             return Kept(
                 rows=n * rows.keys,
                 changed=2 * rows.within(inflow.trigger_ms),
                 formula=f"{n} records x {counted(rows.keys)} keys, kept for ever: grows with new keys",
             )
-        case SlidingWindows() as windows:
-            return passing(rows.per_s, windows.difference_ms + windows.grace_ms, _settling(node, inflow), "records")
-        case TimeWindows() as windows:
-            return passing(rows.per_s, windows.size_ms + windows.grace_ms, _settling(node, inflow), "records")
+        case LastN() if not can_be_revised(node.input):
+            return lasting(rows.per_s, inflow, "records, of a new key each")
+        case LastN() | GlobalWindow():
+            return lasting(rows.per_s, inflow, "records")
+        case SlidingWindows(difference_ms=length_ms) | TimeWindows(size_ms=length_ms):
+            return passing(rows.per_s, length_ms + node.windows.grace_ms, inflow, "records")
         case SessionWindows() as windows:
             span_ms = windows.settles_ms(windows.max_duration_ms or _mean_length_ms(windows, rows))
-            return passing(rows.per_s, span_ms, _settling(node, inflow), "records")
-    return lasting(rows.per_s, inflow, "records")
+            return passing(rows.per_s, span_ms, inflow, "records")
 
 
-def results(node: WindowedAggregate, inflow: Inflow) -> Kept:
-    """Results that are known: the revision of each, and whether it is held back (state ``results``)."""
-    rows = inflow.only
-    dropped = _settling(node, inflow)
+def _results(node: WindowedAggregate, inflow: Inflow) -> Kept:
+    """Results that are known: the revision of each, and whether it is held back."""
     match node.windows:
         case TimeWindows() as windows:
-            return time_windows(windows, dropped)
+            return time_windows(windows, inflow)
         case SlidingWindows() as windows:
-            return _sliding_results(windows, dropped)
+            return _sliding_results(windows, inflow)
         case SessionWindows() as windows:
-            return _session_results(node, windows, dropped)
-    return one_per_key(rows, inflow, "keys")
-
-
-def _settling(node: WindowedAggregate, inflow: Inflow) -> Inflow:
-    """Nothing is dropped where a row can be replaced by a revision however old it is."""
-    return replace(inflow, settles=inflow.settles and not is_revised_any_time(node.input))
+            return _session_results(node, windows, inflow)
+    return one_per_key(inflow.only, inflow, "keys")
 
 
 def _sliding_results(windows: SlidingWindows, inflow: Inflow) -> Kept:
@@ -330,12 +332,7 @@ def _sliding_results(windows: SlidingWindows, inflow: Inflow) -> Kept:
     follow_per_s = rows.per_s * (1 - rows.silence(windows.difference_ms))
     after = passing(follow_per_s, windows.difference_ms + windows.grace_ms, inflow, "windows that begin after one")
     reached = rows.keys_within(inflow.trigger_ms) * rows.within(windows.difference_ms) / rows.keys
-    return Kept(
-        rows=own.rows + after.rows,
-        changed=own.changed + after.changed + reached,
-        grows_per_s=own.grows_per_s + after.grows_per_s,
-        formula=f"{own.formula}, {after.formula}",
-    )
+    return _both(own, after, changed=own.changed + after.changed + reached)
 
 
 def _session_results(node: WindowedAggregate, windows: SessionWindows, inflow: Inflow) -> Kept:
@@ -345,21 +342,25 @@ def _session_results(node: WindowedAggregate, windows: SessionWindows, inflow: I
     known until it is settled; what is held back, until it is due.
     """
     rows, kind = inflow.only, node.emission.kind
-    begun_per_s = sessions_per_s(windows, rows)
     grown_per_s = rows.keys_within(inflow.trigger_ms) * 1_000 / inflow.trigger_ms
-    if kind != "final":
-        updates_per_s = rows.per_s if kind == "each record" else grown_per_s
-        if windows.max_duration_ms is None and not can_be_revised(node.input):
-            return replace(_sessions(windows, rows, inflow), records=1.0, values_per_s=0.0)
-        return passing(updates_per_s, windows.settles_ms(0), inflow, "updates: each has bounds of its own")
-    held = passing(grown_per_s, windows.gap_ms + windows.grace_ms, replace(inflow, settles=True), "bounds of sessions")
-    emitted = passing(begun_per_s, windows.settles_ms(0), inflow, "sessions")
-    withdrawn = rows.keys_within(inflow.trigger_ms) * (1 - rows.silence(windows.gap_ms))
+    if kind == "final":
+        due = replace(inflow, settles=True)
+        held = passing(grown_per_s, windows.gap_ms + windows.grace_ms, due, "bounds of sessions")
+        emitted = passing(sessions_per_s(windows, rows), windows.settles_ms(0), inflow, "sessions")
+        withdrawn = rows.keys_within(inflow.trigger_ms) * (1 - rows.silence(windows.gap_ms))
+        return _both(held, emitted, changed=held.changed + withdrawn)
+    if windows.max_duration_ms is None and not can_be_revised(node.input):
+        return replace(_sessions(windows, rows, inflow), records=1.0, values_per_s=0.0)
+    updates_per_s = rows.per_s if kind == "each record" else grown_per_s
+    return passing(updates_per_s, windows.settles_ms(0), inflow, "updates: each has bounds of its own")
+
+
+def _both(one: Kept, other: Kept, *, changed: float) -> Kept:
     return Kept(
-        rows=held.rows + emitted.rows,
-        changed=held.changed + withdrawn,
-        grows_per_s=emitted.grows_per_s,
-        formula=f"{held.formula}, {emitted.formula}",
+        rows=one.rows + other.rows,
+        changed=changed,
+        grows_per_s=one.grows_per_s + other.grows_per_s,
+        formula=f"{one.formula}, {other.formula}",
     )
 
 
@@ -367,12 +368,3 @@ def _mean_length_ms(windows: SessionWindows, rows: Arrivals) -> int:
     """From the first record of a session to its last: as many steps as it has records, less one."""
     silence, per_key_s = rows.silence(windows.gap_ms), rows.per_s / rows.keys
     return round((1 / silence - 1) * 1_000 / per_key_s) if silence and per_key_s else 0
-
-
-def sessions_per_s(windows: SessionWindows, rows: Arrivals) -> float:
-    """How many sessions begin a second: after a silence, or cut at the longest duration."""
-    silence = rows.silence(windows.gap_ms)
-    if windows.max_duration_ms is None:
-        return rows.per_s * silence
-    cut_per_s = rows.keys_within(windows.max_duration_ms) * 1_000 / windows.max_duration_ms
-    return rows.per_s * silence + cut_per_s * (1 - silence)

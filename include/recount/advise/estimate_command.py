@@ -14,10 +14,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from recount.advise.estimates.measured import measured
-from recount.advise.estimates.report import RESULTS, Benchmark, Figure, Report
-from recount.advise.estimates.state_estimate import OperatorEstimate, StateEstimate
-from recount.advise.estimates.workload import counted, sized, workload
+from recount.advise.estimate_report import RESULTS, Report, benchmark_figures
+from recount.advise.measured import measured
+from recount.advise.state_estimate import OperatorEstimate, StateEstimate
+from recount.advise.workload import counted, sized, workload
 from recount.declare.registry import DEFAULT_MODULES, declared
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus, UnreadableStatus
@@ -34,29 +34,22 @@ VERSION = 1
 
 
 def page(report: Report) -> Iterator[RenderableType]:
-    """The workload, a table of operators, a table of batches and restarts."""
-    yield Text(f"stream {report.stream}", style="bold")
-    yield f"assumed: {report.given}"
-    yield _measured(report)
-    yield _table("operator", _operators(report))
-    yield _table("a batch", _batches(report))
-    yield _table("kept in Delta", _retained(report))
-
-
-def _table(title: str, lines: Iterator[Line]) -> Table:
-    table = Table(title, "estimate", "measured", box=None, padding=(0, 2, 0, 0))
-    for line in lines:
-        table.add_row(*line)
-    return table
-
-
-def _measured(report: Report) -> str:
+    """The workload, a table of operators, a table of batches and restarts, a table of what is kept."""
     found = report.measured
-    if found is None:
-        return "measured: nothing, the stream has not run"
-    rates = ", ".join(f"{topic} {counted(rate)} records/s" for topic, rate in sorted(found.rates.items()))
-    said = f"measured: medians of its newest {found.batches} batches" + (f"; of event time {rates}" if rates else "")
-    return said if report.status is None else f"{said}; its driver is {report.status.state}"
+    measured = "nothing, the stream has not run"
+    if found is not None:
+        rates = ", ".join(f"{topic} {counted(rate)} records/s" for topic, rate in sorted(found.rates.items()))
+        measured = f"medians of its newest {found.batches} batches" + (f"; of event time {rates}" if rates else "")
+        measured += "" if report.status is None else f"; its driver is {report.status.state}"
+    yield Text(f"stream {report.topology.name}", style="bold")
+    yield f"assumed: {report.given}"
+    yield f"measured: {measured}"
+    tables = {"operator": _operators, "a batch": _batches, "kept in Delta": _retained}
+    for title, lines in tables.items():
+        table = Table(title, "estimate", "measured", box=None, padding=(0, 2, 0, 0))
+        for line in lines(report):
+            table.add_row(*line)
+        yield table
 
 
 def _operators(report: Report) -> Iterator[Line]:
@@ -66,82 +59,74 @@ def _operators(report: Report) -> Iterator[Line]:
             yield "   join", operator.cost, NOT_MEASURED
             yield "   window", *_partners(report, operator)
         for state in operator.states:
-            yield f"   {state.title}", _state_lines(state), _held(report, state)
-    yield "state in all", *_in_all(report)
+            held = report.held(state)
+            found = NOT_MEASURED if held is None else f"{held.rows:,} rows, {sized(held.bytes)}"
+            expected = _rows(state.kept.rows, state.bytes, state.bytes_a_day)
+            yield f"   {state.title}", f"{expected}\n= {state.kept.formula}", found
+    figures = [(state.kept.rows, state.bytes, state.bytes_a_day) for state in report.states]
+    rows, size, growth = (sum(figure) for figure in zip(*figures, strict=True)) if figures else (0, 0, 0)
+    all_held = NOT_MEASURED
+    if report.measured is not None:
+        held_by = report.measured.held.values()
+        all_held = f"{sum(one.rows for one in held_by):,} rows, {sized(sum(one.bytes for one in held_by))}"
+    yield "state in all", _rows(rows, size, growth), all_held
 
 
-def _state_lines(state: StateEstimate) -> str:
-    lines = [f"{counted(state.kept.rows)} rows, {sized(state.bytes)}"]
-    if state.bytes_a_day:
-        lines.append(f"and for ever {sized(state.bytes_a_day)} more a day")
-    return "\n".join([*lines, f"= {state.kept.formula}"])
-
-
-def _held(report: Report, state: StateEstimate) -> str:
-    held = report.held(state)
-    return NOT_MEASURED if held is None else f"{held.rows:,} rows, {sized(held.bytes)}"
-
-
-def _in_all(report: Report) -> tuple[str, str]:
-    states = [state for operator in report.operators for state in operator.states]
-    growth = sum(state.bytes_a_day for state in states)
-    expected = f"{counted(report.batch.held)} rows, {sized(sum(state.bytes for state in states))}"
-    if growth:
-        expected += f"\nand for ever {sized(growth)} more a day"
-    if report.measured is None:
-        return expected, NOT_MEASURED
-    held = report.measured.held.values()
-    return expected, f"{sum(one.rows for one in held):,} rows, {sized(sum(one.bytes for one in held))}"
+def _rows(rows: float, size: float, growth: float) -> str:
+    said = f"{counted(rows)} rows, {sized(size)}"
+    return f"{said}\nand for ever {sized(growth)} more a day" if growth else said
 
 
 def _batches(report: Report) -> Iterator[Line]:
-    batch, found, given = report.batch, report.measured, report.given
-    every = "" if found is None or found.interval_ms is None else f", every {roughly(found.interval_ms)}"
-    yield (
-        "records in",
-        f"{counted(batch.records)}, every {readable(given.trigger_ms)}",
-        NOT_MEASURED if found is None else f"{found.records:,.0f}{every}",
-    )
-    yield (
-        "rows out, one Kafka transaction",
-        f"{counted(batch.emitted)} in {counted(batch.per_s)} transactions/s",
-        NOT_MEASURED if found is None else f"{found.emitted:,.0f}; {_on_disk(found.outputs.row_bytes)} in Delta",
-    )
+    found, per_s, every = report.measured, report.batches_per_s, readable(report.given.trigger_ms)
+    records, emitted = NOT_MEASURED, NOT_MEASURED
+    if found is not None:
+        interval = "" if found.interval_ms is None else f", every {roughly(found.interval_ms)}"
+        records = f"{found.records:,.0f}{interval}"
+        emitted = f"{found.emitted:,.0f}; {_on_disk(found.outputs.row_bytes)} in Delta"
+    yield "records in", f"{counted(report.records_per_s / per_s)}, every {every}", records
+    sent = f"{counted(report.emitted)} in {counted(per_s)} transactions/s"
+    yield "rows out, one Kafka transaction", sent, emitted
     yield "state append", *_append(report)
     yield "commit, Kafka and Delta", *_commit(report)
     yield "batch that keeps up", *_target(report)
     yield "exactly once", *_exactly_once(report)
-    yield "state table, rows a day", *_state_table(report)
+    table = NOT_MEASURED
+    if found is not None:
+        table = f"now {found.table.rows:,} rows, {sized(found.table.bytes)} in {found.table.files:,} files"
+    yield "state table, rows a day", f"{counted(report.appended_a_day)} appended", table
     yield "restart, state read back", *_restart(report)
     yield "restart, catching up", *_catching_up(report)
-    yield from _published(report)
+    for of in ("throughput", "latency", "restart"):
+        yield f"benchmark: {of}", "", _published(report, of)
+
+
+def _published(report: Report, of: str) -> str:
+    """Figures of other streams, in the published run of the benchmark."""
+    return "\n".join(report.benchmark.get(of, ())) or NOT_MEASURED
 
 
 def _retained(report: Report) -> Iterator[Line]:
     """Rows a day times days; bytes where a row was measured."""
     found = report.measured
-    row_bytes = {} if found is None else {"state": found.table.row_bytes}
     for one in report.retained:
-        of_row = row_bytes.get(one.table)
-        if found is not None and one.table.startswith("outputs/"):
-            of_row = found.outputs.row_bytes
-        if one.rows is None or one.days is None:
+        of_row = None
+        if found is not None and one.table != "ledger":
+            of_row = found.table.row_bytes if one.table == "state" else found.outputs.row_bytes
+        if one.rows is None:
             a_day = "" if of_row is None else f", {sized(one.rows_a_day * of_row)}"
-            yield one.table, f"{counted(one.rows_a_day)} rows a day{a_day}, for ever", ""
+            kept = f"{counted(one.rows_a_day)} rows a day{a_day}, for ever"
         else:
             size = f"bytes {NOT_MEASURED}" if of_row is None else sized(one.rows * of_row)
-            yield (
-                one.table,
-                f"{counted(one.rows_a_day)} a day x {one.days:g} days = {counted(one.rows)} rows, {size}",
-                "",
-            )
+            kept = f"{counted(one.rows_a_day)} a day x {one.days:g} days = {counted(one.rows)} rows, {size}"
+        yield one.table, kept, ""
 
 
 def _append(report: Report) -> tuple[str, str]:
-    found, expected = report.measured, f"{counted(report.batch.changed)} rows"
+    found, expected = report.measured, f"{counted(report.changed)} rows"
     if found is None or found.table.row_bytes is None:
         return f"{expected}, bytes {NOT_MEASURED}", NOT_MEASURED
-    expected += f" x {_on_disk(found.table.row_bytes)} = {sized(report.batch.changed * found.table.row_bytes)}"
+    expected += f" x {_on_disk(found.table.row_bytes)} = {sized(report.changed * found.table.row_bytes)}"
     took = f", time {NOT_MEASURED}" if found.append_ms is None else f" in {roughly(found.append_ms)}"
     return expected, f"{found.changed:,.0f} rows{took}"
 
@@ -172,11 +157,11 @@ def _target(report: Report) -> tuple[str, str]:
 
 
 def _exactly_once(report: Report) -> tuple[str, str]:
-    cost, published = report.exactly_once, report.benchmark or Benchmark()
     time = report.batch_time
     took = NOT_MEASURED if time is None else f"{roughly(time.commit_ms)} a commit, with Delta"
-    each = f"{counted(cost.per_s)} commits/s, each of a position and at most {counted(cost.markers)} markers"
-    return f"{each}\nat least once: none of these", f"{took}\nbenchmark: {_figure(published.exactly_once)}"
+    commits = f"{counted(report.batches_per_s)} commits/s"
+    each = f"{commits}, each of a position and at most {counted(report.markers)} markers"
+    return f"{each}\nat least once: none of these", f"{took}\nbenchmark: {_published(report, 'exactly once')}"
 
 
 def _catching_up(report: Report) -> tuple[str, str]:
@@ -211,15 +196,8 @@ def _rough(ms: int) -> str:
     return readable(ms if ms < 10_000 else -(-ms // 1_000) * 1_000)
 
 
-def _state_table(report: Report) -> tuple[str, str]:
-    expected, found = f"{counted(report.batch.appended_a_day)} appended", report.measured
-    if found is None:
-        return expected, NOT_MEASURED
-    return expected, f"now {found.table.rows:,} rows, {sized(found.table.bytes)} in {found.table.files:,} files"
-
-
 def _restart(report: Report) -> tuple[str, str]:
-    rows, found, seconds = report.batch.restart_rows, report.measured, report.restart_s
+    rows, found, seconds = report.restart_rows, report.measured, report.restart_s
     what = "the whole state table" if rows is None else f"{counted(rows)} rows of open windows"
     if found is None:
         return f"{what}, time {NOT_MEASURED}", NOT_MEASURED
@@ -227,18 +205,6 @@ def _restart(report: Report) -> tuple[str, str]:
     if seconds is None or found.rows_read_per_s is None:
         return f"{what}, time {NOT_MEASURED}: too few rows", took
     return f"{what}: {seconds:.2f} s at {found.rows_read_per_s:,.0f} rows/s", took
-
-
-def _published(report: Report) -> Iterator[Line]:
-    """Figures of other streams, in the published run of the benchmark."""
-    found = report.benchmark or Benchmark()
-    yield "benchmark: throughput", "", _figure(found.throughput)
-    yield "benchmark: latency", "", _figure(found.latency)
-    yield "benchmark: restart", "", "\n".join(map(_figure, found.recovery)) or NOT_MEASURED
-
-
-def _figure(figure: Figure | None) -> str:
-    return NOT_MEASURED if figure is None else f"{figure.said} ({figure.of})"
 
 
 def _on_disk(row_bytes: float | None) -> str:
@@ -271,7 +237,7 @@ def estimate(
         given,
         measured=measured(replace(declaration, name=name), root) if root else None,
         status=_status(settings, name) if settings and not data else None,
-        benchmark=_benchmark(benchmark),
+        benchmark=benchmark_figures(_existing(benchmark)),
     )
     if (stream or data) and report.measured is None:
         raise _never_ran(name, root)
@@ -304,7 +270,7 @@ def _status(settings: Settings, name: str) -> StreamStatus | None:
         board.close()
 
 
-def _benchmark(path: Path | None) -> Benchmark | None:
+def _existing(path: Path | None) -> Path:
     if path is not None and not path.exists():
         raise Terminal(
             "no benchmark results",
@@ -312,16 +278,15 @@ def _benchmark(path: Path | None) -> Benchmark | None:
             expected="a file that `make bench` wrote",
             remedy="check --benchmark, or leave it out",
         )
-    return Benchmark.read(path or RESULTS)
+    return path or RESULTS
 
 
 def document(report: Report) -> dict[str, Any]:
     """All figures of ``report``; None is what was not measured, or has no number."""
-    batch, found = report.batch, report.measured
     time, target_ms = report.batch_time, report.target_ms
     return {
         "version": VERSION,
-        "stream": report.stream,
+        "stream": report.topology.name,
         "assumed": report.given.document,
         "operators": [
             {
@@ -334,16 +299,13 @@ def document(report: Report) -> dict[str, Any]:
             for operator in report.operators
         ],
         "batch": {
-            "per_s": batch.per_s,
-            "records": batch.records,
-            "emitted": batch.emitted,
-            "state_rows_changed": batch.changed,
-            "state_rows_appended_a_day": batch.appended_a_day,
+            "per_s": report.batches_per_s,
+            "records": report.records_per_s / report.batches_per_s,
+            "emitted": report.emitted,
+            "state_rows_changed": report.changed,
+            "state_rows_appended_a_day": report.appended_a_day,
         },
-        "exactly_once": {
-            "transactions_per_s": report.exactly_once.per_s,
-            "markers_per_transaction": report.exactly_once.markers,
-        },
+        "exactly_once": {"transactions_per_s": report.batches_per_s, "markers_per_transaction": report.markers},
         "batch_time": None if time is None else {**asdict(time), "most_records_per_s": time.most_per_s},
         "recommended": {
             "target_batch_ms": target_ms,
@@ -351,13 +313,13 @@ def document(report: Report) -> dict[str, Any]:
         },
         "retained": [{**asdict(one), "rows": one.rows} for one in report.retained],
         "restart": {
-            "rows": batch.restart_rows,
+            "rows": report.restart_rows,
             "seconds": report.restart_s,
             "catching_up_s_a_minute": None if time is None else time.caught_up_s(report.records_per_s, 60),
         },
-        "measured": None if found is None else asdict(found),
+        "measured": None if report.measured is None else asdict(report.measured),
         "status": None if report.status is None else asdict(report.status),
-        "benchmark": None if report.benchmark is None else asdict(report.benchmark),
+        "benchmark": report.benchmark,
     }
 
 

@@ -1,0 +1,266 @@
+"""The estimate of a topology: rows that leave each operator, and what it keeps in the engine's states.
+
+Filters and processors are taken to let every record pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import cast
+
+import polars as pl
+
+from recount.advise.operator_states import (
+    CLOCK,
+    Inflow,
+    Kept,
+    changed_windows,
+    kept_by,
+    sessions_per_s,
+    time_windows,
+)
+from recount.advise.workload import SECONDS_A_DAY, Arrivals, Workload, counted, key_name
+from recount.declare.columns import REVISION
+from recount.declare.fingerprint import operator_numbers
+from recount.declare.operators.event_time import delay_above_ms, judges_above, topics_of
+from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin
+from recount.declare.operators.nodes import WINDOW_START, Node, Source, WindowedAggregate
+from recount.declare.operators.processing import Deduplicate
+from recount.declare.operators.tables import Suppress, TableAggregate
+from recount.declare.topology import Topology
+from recount.declare.windows import SessionWindows, SlidingWindows, TimeWindows
+from recount.engine.operators.batch_graph import operators_of
+from recount.engine.operators.batch_rows import ORDER, TOPIC
+from recount.engine.operators.settling import revised_for_ms
+from recount.engine.stage.partials import AggregationPlan, Partials, plan_of
+from recount.runtime.times import readable
+
+OPEN_WINDOWS = "open windows"
+"""The one state of a topology that is computed the short way (docs/decisions/0008)."""
+_VIEW, _INLINE = 16, 12
+_BIT = 0.125
+_PLACE_DIGITS = 30
+"""A place in ``order``: a topic, a separator, 10 digits of partition and 19 of offset."""
+_WINDOW_DIGITS = 39
+"""The place of a window's result: a separator, 19 digits of start and of end, the key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateEstimate:
+    """One state of an operator; ``name`` is what the stream's state table calls it.
+
+    A row takes ``row_bytes`` in the driver's memory, one more value in its lists ``value_bytes``.
+    """
+
+    name: str
+    title: str
+    kept: Kept
+    row_bytes: float
+    value_bytes: float = 0.0
+
+    @property
+    def bytes(self) -> float:
+        """Bytes that the rows take in the driver's memory, besides what grows for ever."""
+        return self.kept.rows * self.row_bytes
+
+    @property
+    def bytes_a_day(self) -> float:
+        """Bytes by which the state grows a day, for good."""
+        per_s = self.kept.grows_per_s * self.row_bytes + self.kept.values_per_s * self.value_bytes
+        return per_s * SECONDS_A_DAY
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorEstimate:
+    """An operator, numbered as ``recount describe`` does; ``rows_per_s`` leave it, ``cost`` says what else it costs."""
+
+    number: int
+    node: Node
+    rows_per_s: float
+    states: tuple[StateEstimate, ...]
+    cost: str = ""
+
+    @property
+    def title(self) -> str:
+        """The operator as ``recount describe`` calls it."""
+        return str(self.node)
+
+
+def operator_estimates(topology: Topology, given: Workload) -> list[OperatorEstimate]:
+    """Every operator of ``topology``, inputs first; raises ``NotExpressible`` for one that the engine refuses."""
+    plan, places = plan_of(topology), operator_numbers(topology)
+    operators = {} if plan else operators_of([node for node in topology.nodes() if not isinstance(node, Source)])
+    leaving: dict[Node, float] = {}
+    found = []
+    for number, node in enumerate(topology.nodes(), start=1):
+        inputs = _inputs(node, leaving, given)
+        leaving[node] = (
+            given.rate_of(node.topic.name)
+            if isinstance(node, Source)
+            else _leaving_per_s(node, inputs, given.trigger_ms)
+        )
+        states: list[StateEstimate] = []
+        if plan and node is plan.aggregate:
+            states = [_open_windows(plan, _inflow(topology, node, inputs, given), topology, given)]
+        elif node in operators:
+            operator = operators[node]
+            settles = all(clock.settles for clock in operator.clocks.values())
+            inflow = _inflow(topology, node, inputs, given, settles=settles)
+            schemas = {name: rows.schema for name, rows in operator.states.items()}
+            schemas |= {f"{CLOCK}{name}": clock.state.schema for name, clock in operator.clocks.items()}
+            for title, schema in schemas.items():
+                kept = kept_by(node, title, inflow, given.keys_of(key_name(node)))
+                name = f"operator {places[node]} {type(node).__name__} {title}"
+                states.append(_state(node, name, title, schema, kept, topology, given))
+        cost = _join_cost(node, *inputs) if isinstance(node, StreamStreamJoin) else ""
+        found.append(
+            OperatorEstimate(number=number, node=node, rows_per_s=leaving[node], states=tuple(states), cost=cost)
+        )
+    return found
+
+
+def _inputs(node: Node, leaving: Mapping[Node, float], given: Workload) -> tuple[Arrivals, ...]:
+    """The rows at each input of ``node``, over the keys by which it takes them."""
+    if isinstance(node, Deduplicate):
+        return (Arrivals(per_s=leaving[node.input], keys=given.ids_of(node)),)
+    return tuple(Arrivals(per_s=leaving[above], keys=given.keys_of(key_name(above))) for above in node.inputs)
+
+
+def _inflow(
+    topology: Topology, node: Node, inputs: tuple[Arrivals, ...], given: Workload, *, settles: bool = True
+) -> Inflow:
+    topics = [source.topic for source in topology.sources if source.topic.name in topics_of(node)]
+    partitions = sum(topic.partitions for topic in topics)
+    in_one_partition = isinstance(node, WindowedAggregate) and all(topic.key == key_name(node) for topic in topics)
+    above_ms = 0 if isinstance(node, Suppress) else delay_above_ms(node)
+    revised_ms = max((revised_for_ms(judge) for judge, _ in judges_above(node)), default=0)
+    return Inflow(
+        inputs=inputs,
+        trigger_ms=given.trigger_ms,
+        behind_ms=above_ms + revised_ms + given.late_by_ms,
+        settles=settles,
+        partitions=1 if in_one_partition else partitions,
+        source_partitions=partitions,
+    )
+
+
+def _open_windows(plan: AggregationPlan, inflow: Inflow, topology: Topology, given: Workload) -> StateEstimate:
+    """The merged windows on the driver; a batch writes what it adds to each, which is never written again."""
+    changed = changed_windows(plan.windows, inflow.only, inflow.trigger_ms)
+    kept = replace(time_windows(plan.windows, inflow), changed=changed)
+    schema = {**Partials.of(plan.aggregate).schema, REVISION: pl.Int32()}
+    return _state(plan.aggregate, OPEN_WINDOWS, OPEN_WINDOWS, schema, kept, topology, given)
+
+
+def _leaving_per_s(node: Node, inputs: tuple[Arrivals, ...], trigger_ms: int) -> float:
+    """How many rows a second leave ``node``, which is no source; filters and processors let every record pass."""
+    match node:
+        case WindowedAggregate():
+            return _results_per_s(node, inputs[0], trigger_ms)
+        case StreamStreamJoin():
+            alone = {"inner": 0.0, "left": inputs[0].per_s, "outer": inputs[0].per_s + inputs[1].per_s}[node.kind]
+            return max(_pairs_per_s(node, *inputs), alone)
+        case StreamTableJoin():
+            return inputs[0].per_s
+        case TableAggregate():
+            return 2 * inputs[0].per_s
+        case Suppress(limit_ms=pause_ms) | Deduplicate(horizon_ms=pause_ms):
+            return inputs[0].firsts_per_s(pause_ms)
+    return sum(above.per_s for above in inputs)
+
+
+def _results_per_s(node: WindowedAggregate, rows: Arrivals, trigger_ms: int) -> float:
+    if node.emission.kind == "each record":
+        return rows.per_s * _windows_of_a_record(node, rows)
+    if node.emission.kind == "each batch" and isinstance(node.windows, TimeWindows):
+        return changed_windows(node.windows, rows, trigger_ms) * 1_000 / trigger_ms
+    if node.emission.kind == "each batch":
+        return rows.keys_within(trigger_ms) * _windows_of_a_record(node, rows) * 1_000 / trigger_ms
+    match node.windows:
+        case TimeWindows() as windows:
+            return rows.keys_within(windows.size_ms) * 1_000 / windows.advance_ms
+        case SlidingWindows() as windows:
+            return rows.per_s * (2 - rows.silence(windows.difference_ms))
+        case SessionWindows() as windows:
+            return sessions_per_s(windows, rows)
+    raise AssertionError("refused at declaration")
+
+
+def _windows_of_a_record(node: WindowedAggregate, rows: Arrivals) -> float:
+    """How many windows a record changes; sliding: its own, and those after the records that lie in the difference."""
+    match node.windows:
+        case TimeWindows() as windows:
+            return windows.size_ms / windows.advance_ms
+        case SlidingWindows() as windows:
+            return 1 + rows.within(windows.difference_ms) / rows.keys
+    return 1
+
+
+def _pairs_per_s(node: StreamStreamJoin, left: Arrivals, right: Arrivals) -> float:
+    """How many pairs a join of streams makes a second.
+
+    Each left row meets the right rows of its key in before + after: 100/s and 50/s of 1,000 keys, 60 s: 100 x 50 x 60 /
+    1,000 = 300. With keys of which none comes twice on a side, each row meets one at most.
+    """
+    keys = max(left.keys, right.keys)
+    if math.isinf(keys):
+        return min(left.per_s, right.per_s)
+    return left.per_s * right.within(node.before_ms + node.after_ms) / keys
+
+
+def _join_cost(node: StreamStreamJoin, left: Arrivals, right: Arrivals) -> str:
+    """How many pairs a second, and how that follows."""
+    pairs, span = counted(_pairs_per_s(node, left, right)), readable(node.before_ms + node.after_ms)
+    if math.isinf(max(left.keys, right.keys)):
+        return f"{pairs} pairs/s: one for each row of the rarer side"
+    keys = counted(max(left.keys, right.keys))
+    return f"{pairs} pairs/s: {counted(left.per_s)}/s x {counted(right.per_s)}/s x {span} / {keys} keys"
+
+
+def _state(
+    node: Node,
+    name: str,
+    title: str,
+    schema: Mapping[str, pl.DataType],
+    kept: Kept,
+    topology: Topology,
+    given: Workload,
+) -> StateEstimate:
+    """The state with its bytes; a record's bytes are shared out among its fields, names and punctuation included."""
+    topics = topics_of(node)
+    fields = min(len(source.topic.value.fields) for source in topology.sources if source.topic.value)
+    field, of_windows = given.record_bytes / fields, any(WINDOW_START in above.fields for above in node.inputs)
+    order = _WINDOW_DIGITS + field if of_windows else sum(len(topic) + _PLACE_DIGITS for topic in topics)
+    texts = {TOPIC: max(map(len, topics)), ORDER: order}
+    empty, of_one = (_row_bytes(schema, texts, field, values) for values in (0, 1))
+    row_bytes = _row_bytes(schema, texts, field, kept.records)
+    return StateEstimate(name=name, title=title, kept=kept, row_bytes=row_bytes, value_bytes=of_one - empty)
+
+
+def _row_bytes(schema: Mapping[str, pl.DataType], texts: Mapping[str, float], field: float, values: float) -> float:
+    """The bytes of one row; its lists have ``values`` elements, its texts the length of ``texts``, others ``field``.
+
+    Source: the Arrow columnar format, as Polars keeps it: fixed widths, a bit for a boolean and one for being there, a
+    text in a view of 16 bytes and beside it when it is longer than 12, a list as an offset of 8 bytes and its elements.
+    """
+
+    def width(kind: pl.DataType, text: float, values: float) -> float:
+        match kind:
+            case pl.Boolean():
+                return _BIT
+            case pl.String():
+                return _VIEW + (text if text > _INLINE else 0)
+            case pl.List(inner=pl.DataType() as inner):
+                return 8 + values * width(inner, field, 1)
+            case pl.Struct(fields=fields):
+                inside = {one.name: cast("pl.DataType", one.dtype) for one in fields}
+                return _row_bytes(inside, texts, field, values)
+            case pl.Decimal():
+                return 16
+            case pl.Int32():
+                return 4
+        return 8
+
+    return sum(width(kind, texts.get(name, field), values) + _BIT for name, kind in schema.items())
