@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from recount.kafka.security_keys import read_connections_by
+from recount.kafka.security import read_connections_by
 from recount.runtime.installation import require_extra
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from recount.airflow.drivers import DriverPod, DriverProcess
 from recount.declare.limits import Resources
-from recount.kafka.security_keys import AIRFLOW, PASSWORD, USERNAME, VARIABLE, InvalidSecurity, keys_at, security_from
+from recount.kafka.security import AIRFLOW, PASSWORD, USERNAME, VARIABLE, InvalidSecurity, keys_at, security_from
 from recount.runtime.console import EXIT_TERMINAL, EXIT_TRANSIENT
 from recount.runtime.errors import Terminal, Transient
 from recount.runtime.installation import require_extra, shared_classes, spark_jars, write_secret

@@ -16,8 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from recount.declare.topics import FARTHEST_AHEAD
 from recount.kafka.admission import forget_admissions, require_admission
-from recount.kafka.security import UNSECURED, HiddenValues, Security
-from recount.kafka.security_keys import security_of
+from recount.kafka.security import UNSECURED, HiddenValues, Security, security_of
 from recount.runtime.errors import RecountError, Terminal, Transient
 from recount.runtime.settings import Settings
 
@@ -178,7 +177,7 @@ class Connection:
         return Producer(self._config({**defaults, **properties}), logger=_LOG)
 
     def _config(self, properties: Mapping[str, Any]) -> dict[str, Any]:
-        if self.security.protocol != "PLAINTEXT":
+        if self.security:
             require_admission(os.getpid(), self.bootstrap_servers, self.security)
         own = {"bootstrap.servers": self.bootstrap_servers, **self.security.of_clients(), **self.properties}
         return {**_QUIET, **own, **properties}

@@ -1,17 +1,60 @@
-"""How clients and brokers prove to each other who they are: one value for all clients and for Spark."""
+"""The security of Kafka's clients, read from the place that RECOUNT_KAFKA_SECURITY names, and what Spark needs of it.
+
+The names of keys are those of librdkafka, which says what is wrong with their values: a client is made of them before
+any broker is asked. The setting's text holds no secret, and no text or error of this module shows one.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import json
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
 
-Protocol = Literal["PLAINTEXT", "SASL_SSL", "SSL"]
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-Mechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"]
+from recount.runtime.errors import Terminal
+from recount.runtime.installation import fault_of_mode
 
-_JAVA_MODULES = "org.apache.kafka.common.security"
+PROTOCOL, MECHANISM = "security.protocol", "sasl.mechanism"
+USERNAME, PASSWORD = "sasl.username", "sasl.password"
+_TOKEN_URL, _CLIENT, _CLIENT_SECRET, _SCOPE = (
+    f"sasl.oauthbearer.{name}" for name in ("token.endpoint.url", "client.id", "client.secret", "scope")
+)
+_CA, _CERTIFICATE, _KEY = _PEM = ("ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem")
+_LOCATIONS = {name: name.replace(".pem", ".location") for name in _PEM}
+_KEY_PASSWORD = "ssl.key.password"  # noqa: S105 - a name
+_OF_SASL = (USERNAME, PASSWORD, _TOKEN_URL, _CLIENT, _CLIENT_SECRET, _SCOPE)
+_KNOWN = frozenset({PROTOCOL, MECHANISM, *_OF_SASL, *_PEM, *_LOCATIONS.values(), _KEY_PASSWORD})
+_PROTOCOLS = ("PLAINTEXT", "SASL_SSL", "SSL")
+"""Not SASL_PLAINTEXT: passwords would cross the network in clear."""
+_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
+_SAFE_URLS = ("https://", "http://127.0.0.1:", "http://localhost:")
+VARIABLE = "RECOUNT_KAFKA_SECURITY"
+AIRFLOW = "airflow:"
+"""Begins the name of an Airflow connection."""
+_MOUNTED = {"ssl.ca.location": "ca.crt", "ssl.certificate.location": "tls.crt", "ssl.key.location": "tls.key"}
+"""The files of a folder, as Kubernetes mounts a secret of a certificate."""
+_JAVA = "org.apache.kafka.common.security"
+_connections: list[Callable[[str], Mapping[str, str]]] = []
 
-_OAUTH_CALLBACKS = f"{_JAVA_MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"
+
+class InvalidSecurity(Terminal):
+    """Faults of a security setting: of all keys and files together, or else what librdkafka says of them."""
+
+    def __init__(self, place: str, faults: list[str]) -> None:
+        self.place = place
+        self.faults = faults
+        super().__init__(
+            f"invalid Kafka security in {place}",
+            given="; ".join(faults),
+            expected=f"{PROTOCOL} PLAINTEXT, SASL_SSL or SSL, with the keys that it needs",
+            remedy="mend what is named; docs/security.md lists the keys",
+        )
 
 
 class HiddenValues(dict[str, str]):
@@ -23,112 +66,64 @@ class HiddenValues(dict[str, str]):
     __str__ = __repr__
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class OAuth:
-    """How a client gets its token: by the client credentials of OpenID Connect."""
+class Security(HiddenValues):
+    """Security keys of every client of an installation, PEM as texts and its key unencrypted; none: ``PLAINTEXT``.
 
-    token_url: str
-    client_id: str
-    client_secret: str
-    scope: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ClientCertificate:
-    """A client's certificates, its own first, and its key (PKCS 8, not encrypted), as PEM."""
-
-    chain: str
-    key: str
-    subject: str
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Security:
-    """Security settings of every client of an installation; ``security_of`` reads and checks them.
-
-    ``authorities`` are PEM certificates of who may have signed those of the brokers; empty: those that the system
-    trusts. It never shows a secret: neither as text nor in an error.
+    ``security_of`` reads and checks them.
     """
 
-    protocol: Protocol = "PLAINTEXT"
-    mechanism: Mechanism | None = None
-    username: str = ""
-    password: str = ""
-    oauth: OAuth | None = None
-    authorities: str = ""
-    certificate: ClientCertificate | None = None
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
 
     @property
     def principal(self) -> str:
         """Who the client says that it is."""
-        if self.username:
-            return f"user {self.username}"
-        if self.oauth:
-            return f"client {self.oauth.client_id}"
-        return f"certificate {self.certificate.subject}" if self.certificate else "nobody"
+        if who := self.get(USERNAME):
+            return f"user {who}"
+        if who := self.get(_CLIENT):
+            return f"client {who}"
+        if chain := self.get(_CERTIFICATE):
+            return f"certificate {x509.load_pem_x509_certificates(chain.encode())[0].subject.rfc4514_string()}"
+        return "nobody"
 
     def __repr__(self) -> str:
         return f"Security({self})"
 
     def __str__(self) -> str:
-        return " ".join(filter(None, (self.protocol, self.mechanism, "as", self.principal)))
+        return " ".join(filter(None, (self.get(PROTOCOL, "PLAINTEXT"), self.get(MECHANISM), "as", self.principal)))
 
     def of_clients(self) -> HiddenValues:
         """Properties of confluent-kafka's clients."""
-        if self.protocol == "PLAINTEXT":
-            return HiddenValues()
-        found = HiddenValues({"security.protocol": self.protocol})
-        if self.mechanism:
-            found["sasl.mechanism"] = self.mechanism
-        if self.oauth:
-            found |= {
-                "sasl.oauthbearer.method": "oidc",
-                "sasl.oauthbearer.token.endpoint.url": self.oauth.token_url,
-                "sasl.oauthbearer.client.id": self.oauth.client_id,
-                "sasl.oauthbearer.client.secret": self.oauth.client_secret,
-                **({"sasl.oauthbearer.scope": self.oauth.scope} if self.oauth.scope else {}),
-                **({"https.ca.pem": self.authorities} if self.authorities else {}),
-            }
-        elif self.mechanism:
-            found |= {"sasl.username": self.username, "sasl.password": self.password}
-        if self.authorities:
-            found["ssl.ca.pem"] = self.authorities
-        if self.certificate:
-            found |= {"ssl.certificate.pem": self.certificate.chain, "ssl.key.pem": self.certificate.key}
+        found = HiddenValues(self)
+        if _CLIENT in self:
+            found["sasl.oauthbearer.method"] = "oidc"
+            if _CA in self:
+                found["https.ca.pem"] = self[_CA]
         return found
 
     def of_spark(self) -> HiddenValues:
         """Options of Spark's Kafka source. PEM by value, for a path of the driver is none on an executor."""
-        if self.protocol == "PLAINTEXT":
-            return HiddenValues()
-        found: dict[str, str] = {"security.protocol": self.protocol}
-        if self.mechanism:
-            found |= {"sasl.mechanism": self.mechanism, "sasl.jaas.config": self._jaas()}
-        if self.oauth:
-            found |= {
-                "sasl.login.callback.handler.class": _OAUTH_CALLBACKS,
-                "sasl.oauthbearer.token.endpoint.url": self.oauth.token_url,
-            }
-        if self.authorities:
-            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": self.authorities}
-        if self.certificate:
-            found |= {
-                "ssl.keystore.type": "PEM",
-                "ssl.keystore.certificate.chain": self.certificate.chain,
-                "ssl.keystore.key": self.certificate.key,
-            }
+        found = {name: self[name] for name in (PROTOCOL, MECHANISM, _TOKEN_URL) if name in self}
+        if MECHANISM in self:
+            found["sasl.jaas.config"] = self._jaas()
+        if _CLIENT in self:
+            found["sasl.login.callback.handler.class"] = f"{_JAVA}.oauthbearer.OAuthBearerLoginCallbackHandler"
+        if _CA in self:
+            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": self[_CA]}
+        if _CERTIFICATE in self:
+            found |= {"ssl.keystore.type": "PEM", "ssl.keystore.key": self[_KEY]}
+            found["ssl.keystore.certificate.chain"] = self[_CERTIFICATE]
         return HiddenValues({f"kafka.{name}": value for name, value in found.items()})
 
     def _jaas(self) -> str:
-        if self.oauth:
-            module = f"{_JAVA_MODULES}.oauthbearer.OAuthBearerLoginModule"
-            given = {"clientId": self.oauth.client_id, "clientSecret": self.oauth.client_secret}
-            given |= {"scope": self.oauth.scope} if self.oauth.scope else {}
+        if _CLIENT in self:
+            module, names = "oauthbearer.OAuthBearer", {"clientId": _CLIENT, "clientSecret": _CLIENT_SECRET}
+            names |= {"scope": _SCOPE} if _SCOPE in self else {}
         else:
-            kind = "plain.Plain" if self.mechanism == "PLAIN" else "scram.Scram"
-            module = f"{_JAVA_MODULES}.{kind}LoginModule"
-            given = {"username": self.username, "password": self.password}
-        return f"{module} required {' '.join(f'{name}={_quoted(value)}' for name, value in given.items())};"
+            module = "plain.Plain" if self[MECHANISM] == "PLAIN" else "scram.Scram"
+            names = {"username": USERNAME, "password": PASSWORD}
+        options = " ".join(f"{option}={_quoted(self[name])}" for option, name in names.items())
+        return f"{_JAVA}.{module}LoginModule required {options};"
 
 
 UNSECURED = Security()
@@ -138,3 +133,128 @@ def _quoted(text: str) -> str:
     """``text`` as JAAS has it, which reads it with Java's StreamTokenizer."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def security_from(keys: Mapping[str, str], place: str, folder: Path = Path()) -> Security:
+    """The security that ``keys`` of ``place`` say, with PEM files relative to ``folder``.
+
+    Raises ``InvalidSecurity``.
+    """
+    given = {name: value for name, value in keys.items() if value}
+    faults = [_unknown(name) for name in sorted(given.keys() - _KNOWN)]
+    allowed = {PROTOCOL: _PROTOCOLS, **({MECHANISM: _MECHANISMS} if given.get(PROTOCOL) == "SASL_SSL" else {})}
+    for name, values in allowed.items():
+        if given.get(name) not in values:
+            faults.append(f"{name} is {given.get(name, 'missing')}, not one of {', '.join(values)}")
+    if given.get(PROTOCOL) == "PLAINTEXT":
+        faults += [f"{name} is of no use with PLAINTEXT" for name in sorted(given.keys() & _KNOWN - {PROTOCOL})]
+    if not given.get(_TOKEN_URL, _SAFE_URLS[0]).startswith(_SAFE_URLS):
+        faults.append(f"{_TOKEN_URL} is not an address that begins with https://")
+    for name, location in _LOCATIONS.items():
+        if location in given:
+            given[name] = _text(location, folder / given.pop(location), faults)
+    if (given.get(PROTOCOL) == "SSL" or {_CERTIFICATE, _KEY} & given.keys()) and not {
+        _CERTIFICATE,
+        _KEY,
+    } <= given.keys():
+        faults.append("ssl.certificate and ssl.key are not both given")
+    if faults:
+        raise InvalidSecurity(place, faults)
+    if given[PROTOCOL] == "PLAINTEXT":
+        return UNSECURED
+    try:
+        AdminClient({"log_level": 0, **Security(given).of_clients()})
+        if _KEY in given:
+            given[_KEY] = _plain(given[_KEY], given.pop(_KEY_PASSWORD, None))
+    except KafkaException as error:
+        raise InvalidSecurity(place, [error.args[0].str()]) from None
+    except (TypeError, ValueError, UnsupportedAlgorithm) as error:
+        raise InvalidSecurity(place, [f"ssl.key: {error}"]) from None
+    return Security(given)
+
+
+def _unknown(name: str) -> str:
+    near = next(iter(get_close_matches(name, _KNOWN, 1)), None)
+    return f"{name} is unknown" + (f": give {near}" if near else "")
+
+
+def _text(name: str, path: Path, faults: list[str]) -> str:
+    """The PEM text at ``path``; a fault is added where there is none or others can read a key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        faults.append(f"{name}: {path} cannot be read ({_why(error)})")
+        return ""
+    if not text.strip():
+        faults.append(f"{name}: {path} is empty")
+    if name == _LOCATIONS[_KEY] and (fault := fault_of_mode(path)):
+        faults.append(fault)
+    return text
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    return str(error.strerror) if isinstance(error, OSError) else "no text"
+
+
+def _plain(key: str, password: str | None) -> str:
+    """``key`` as Java takes it: PKCS 8, not encrypted."""
+    private = load_pem_private_key(key.encode(), password.encode() if password else None)
+    return private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def read_connections_by(keys_of: Callable[[str], Mapping[str, str]]) -> None:
+    """Let ``keys_of`` give the keys of an Airflow connection by its name; the processes of Airflow can."""
+    _connections[:] = [keys_of]
+
+
+def security_of(place: str) -> Security:
+    """The security at ``place``: a properties or JSON file, a folder of certificates, an Airflow connection, or none.
+
+    Raises ``InvalidSecurity``.
+    """
+    if not place:
+        return UNSECURED
+    path = Path(place)
+    return security_from(keys_at(place), place, path if path.is_dir() else path.parent)
+
+
+def keys_at(place: str) -> Mapping[str, str]:
+    """The keys at ``place``, secrets among them, as they are written there."""
+    if place.startswith(AIRFLOW):
+        if not _connections:
+            raise Terminal(
+                "an Airflow connection is asked for outside of Airflow",
+                given=f"{VARIABLE}={place}",
+                expected="a file: only the processes of Airflow can read its connections",
+                remedy=f"set {VARIABLE} to a properties or JSON file for this process",
+            )
+        return _connections[0](place.removeprefix(AIRFLOW))
+    path = Path(place)
+    if path.is_dir():
+        return {PROTOCOL: "SSL", **{key: name for key, name in _MOUNTED.items() if (path / name).exists()}}
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSecurity(place, [f"{VARIABLE} names what cannot be read: {_why(error)}"]) from None
+    if fault := fault_of_mode(path):
+        raise InvalidSecurity(place, [fault])
+    return _of_json(text, place) if path.suffix == ".json" else _of_properties(text, place)
+
+
+def _of_json(text: str, place: str) -> Mapping[str, str]:
+    try:
+        found = json.loads(text)
+    except ValueError:  # its message has the text, secrets and all
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise InvalidSecurity(place, ["the file is not a JSON object of texts"])
+    return found
+
+
+def _of_properties(text: str, place: str) -> Mapping[str, str]:
+    """Lines ``name=value``; a value is taken as it stands, without escapes."""
+    lines = {number: line.strip() for number, line in enumerate(text.splitlines(), start=1)}
+    said = {number: line.partition("=") for number, line in lines.items() if line and line[0] not in "#!"}
+    if faults := [f"line {number} is not name=value" for number, (_, is_set, _) in said.items() if not is_set]:
+        raise InvalidSecurity(place, faults)
+    return {name.strip(): value.strip() for name, _, value in said.values()}

@@ -22,7 +22,7 @@ from rich.console import Console
 from recount.declare.registry import declared
 from recount.kafka.acls import acls_of
 from recount.kafka.connection import Connection
-from recount.kafka.security_keys import VARIABLE
+from recount.kafka.security import VARIABLE
 from recount.profile import daemon
 from recount.profile.daemon import Daemon
 from recount.profile.dag_runs import what_to_switch_on

@@ -34,7 +34,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from recount.kafka.acls import Acl, Operation, Resource
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
-from recount.kafka.security_keys import MECHANISM, PASSWORD, PROTOCOL, USERNAME, keys_at, security_of
+from recount.kafka.security import MECHANISM, PASSWORD, PROTOCOL, USERNAME, keys_at, security_of
 from recount.profile.daemon import LOOPBACK, answers, free_ports
 from recount.runtime.errors import Transient
 from recount.runtime.installation import write_secret

@@ -104,7 +104,7 @@ class Settings:
     ``keeping`` says how long files are kept, see ``Keeping``.
     ``metrics`` says at which ports drivers serve their metrics, see ``metric_ports``; empty: at none.
     ``log_format`` is how processes write their logs: lines of text, or of JSON.
-    ``kafka_security`` says where keys and passwords for Kafka are kept, see ``kafka.security_keys``; it holds none.
+    ``kafka_security`` says where keys and passwords for Kafka are kept, see ``kafka.security``; it holds none.
     ``{role}`` in it stands for the role of the process.
     ``spark_security`` is the file by which drivers and a standalone Spark cluster know each other, see
     ``tables.spark_session``; empty: the cluster takes everybody.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ from recount.kafka.admission import NotAdmitted, forget_admissions
 from recount.kafka.connection import Connection, NotAllowed
 from recount.kafka.leases import Lease
 from recount.kafka.offsets import committed_offsets, require_topics
-from recount.kafka.security import ClientCertificate, Security
-from recount.kafka.security_keys import PASSWORD, keys_at, security_of
+from recount.kafka.security import PASSWORD, Security, keys_at, security_of
 from recount.kafka.status import StreamStatus
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.listeners import ROLES, CertificateAuthority, SecuredListeners
@@ -49,8 +47,8 @@ def authority_of(secured: EmbeddedKafka) -> CertificateAuthority:
 
 def certified(authority: CertificateAuthority, name: str, trusted: str, valid_days: int = 1) -> Security:
     chain, key = authority.issue(name, valid=timedelta(days=valid_days))
-    certificate = ClientCertificate(chain=chain, key=key, subject=f"CN={name}")
-    return Security(protocol="SSL", authorities=trusted, certificate=certificate)
+    pem = {"ssl.ca.pem": trusted, "ssl.certificate.pem": chain, "ssl.key.pem": key}
+    return Security({"security.protocol": "SSL", **pem})
 
 
 def refused(servers: str, security: Security) -> NotAdmitted:
@@ -65,7 +63,7 @@ def refused(servers: str, security: Security) -> NotAdmitted:
 
 
 def test_a_wrong_password_is_told_at_once(secured: EmbeddedKafka, of_stream: Security) -> None:
-    error = refused(secured.bootstrap_servers, replace(of_stream, password=WRONG))
+    error = refused(secured.bootstrap_servers, Security({**of_stream, PASSWORD: WRONG}))
     assert error.refusal == "credentials"
     assert "user stream" in str(error.given)
     assert "RECOUNT_KAFKA_SECURITY" in error.remedy
@@ -73,7 +71,8 @@ def test_a_wrong_password_is_told_at_once(secured: EmbeddedKafka, of_stream: Sec
 
 def test_a_broker_that_nobody_vouches_for_is_told(secured: EmbeddedKafka, of_stream: Security, tmp_path: Path) -> None:
     stranger = CertificateAuthority(tmp_path).certificate_file.read_text()
-    assert refused(secured.bootstrap_servers, replace(of_stream, authorities=stranger)).refusal == "broker certificate"
+    security = Security({**of_stream, "ssl.ca.pem": stranger})
+    assert refused(secured.bootstrap_servers, security).refusal == "broker certificate"
 
 
 def test_a_broker_whose_certificate_has_expired_is_told(

@@ -14,7 +14,7 @@ import pytest
 from recount.airflow.audits import ProcessOperator
 from recount.airflow.submission import Submission
 from recount.kafka.connection import Connection
-from recount.kafka.security_keys import InvalidSecurity, security_of
+from recount.kafka.security import InvalidSecurity, security_of
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 
@@ -78,7 +78,7 @@ def test_a_driver_finds_the_security_of_its_role_in_a_file_that_others_cannot_re
     place = Path(made._environment["RECOUNT_KAFKA_SECURITY"])
     assert place.stat().st_mode & 0o777 == 0o600
     assert place.parent.stat().st_mode & 0o777 == 0o700
-    assert security_of(str(place)).username == f"of-{role}"
+    assert security_of(str(place))["sasl.username"] == f"of-{role}"
     assert PASSWORD not in json.dumps([made.command, made._environment])
 
 

@@ -30,7 +30,7 @@ from recount.certificate.chain import Chain, Fault, told_of
 from recount.certificate.document import Certificate, SignatureFault, signed
 from recount.kafka.certificate_heads import UnreadableHead, published_head
 from recount.kafka.connection import Connection
-from recount.kafka.security_keys import VARIABLE, security_of
+from recount.kafka.security import VARIABLE, security_of
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import PREFIX, ROLE, Settings
 from recount.tables.signed_orders import SignedRecord
