@@ -106,7 +106,7 @@ class ShownShop:
             pages.deployed_here: lambda: Deployment(declarations=self.declarations),
             pages.brokers: lambda: lambda: self.say,
             pages.airflow_runs: lambda: self.runs,
-            pages.now_ms: lambda: NOW_MS,
+            pages.clock_ms: lambda: NOW_MS,
             get_user: lambda: self.user,
         }
         try:

@@ -15,6 +15,7 @@ from recount.kafka.connection import Connection
 from recount.kafka.control import request_stop
 from recount.kafka.status import StatusBoard, StreamStatus, status_of_group
 from recount.runtime.settings import Settings
+from recount.runtime.times import clock_ms
 
 _LOG = logging.getLogger(__name__)
 _ANSWERS_WITHIN_MS = 30_000
@@ -67,7 +68,7 @@ class GroupDriver:
 
     def _is_at_work(self) -> bool:
         """Whether it answers, or is so young that it may not have spoken yet."""
-        driver, status, now_ms = self._process(), self._status(), _now_ms()
+        driver, status, now_ms = self._process(), self._status(), clock_ms()
         if driver is not None and not driver.is_alive:
             return False
         started_ms = int(driver.started * 1_000) if driver else 0
@@ -122,7 +123,3 @@ class GroupDriver:
         with lock.open("a") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             yield
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

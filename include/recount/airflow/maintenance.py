@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
@@ -18,6 +17,7 @@ from recount.kafka.topic_drift import all_topics
 from recount.kafka.topics_on_cluster import apply, plan
 from recount.lifecycle.old_files import remove_old
 from recount.runtime.settings import Settings
+from recount.runtime.times import clock_ms
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 def remove_old_files() -> list[dict[str, Any]]:
     """Remove what is kept no longer; returns, and logs, what that freed of each kind."""
     with airflow_failures():
-        found = remove_old(Settings.from_environment(os.environ), time.time_ns() // 1_000_000)
+        found = remove_old(Settings.from_environment(os.environ), clock_ms())
         for freed in found:
             _LOG.info("%s: freed %.1f MiB in %d files", freed.kind, freed.bytes / 2**20, freed.files)
     return [asdict(freed) for freed in found]
@@ -36,7 +36,7 @@ def require_all_declared() -> None:
     with airflow_failures():
         settings = Settings.from_environment(os.environ)
         with closing(StatusBoard(Connection.of(settings), isolation="read_uncommitted")) as board:
-            require_declared(board.latest(), declared(settings.topologies), time.time_ns() // 1_000_000)
+            require_declared(board.latest(), declared(settings.topologies), clock_ms())
 
 
 def bring_in_step() -> dict[str, str]:

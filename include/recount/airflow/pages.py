@@ -7,7 +7,6 @@ no script; the reports folder is served through these routes only. A path that l
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,6 +37,7 @@ from recount.pages.stream_detail import log_tail, tables_say
 from recount.pages.stream_lines import NextAudit, StreamLine
 from recount.runtime.errors import RecountError
 from recount.runtime.settings import Settings
+from recount.runtime.times import clock_ms
 from recount.tables.places import Tables
 
 _STATIC = Path(stream_lines.__file__).parent / "static"
@@ -86,14 +86,9 @@ def airflow_runs() -> Runs:
     return AirflowRuns()
 
 
-def now_ms() -> int:
-    """The clock of the pages."""
-    return time.time_ns() // 1_000_000
-
-
 Brokers = Annotated[Watch, Depends(brokers)]
 OfAirflow = Annotated[Runs, Depends(airflow_runs)]
-Now = Annotated[int, Depends(now_ms)]
+Now = Annotated[int, Depends(clock_ms)]
 app = FastAPI(title="Recount", dependencies=[Depends(reader)], docs_url=None, redoc_url=None, openapi_url=None)
 
 
@@ -303,7 +298,7 @@ def _page(request: Request, template: str, **values: Any) -> str:
 
 
 def _message(request: Request, status: int, title: str, said: object) -> Response:
-    page = _page(request, "message.html", here="", now_ms=now_ms(), title=title, said=said)
+    page = _page(request, "message.html", here="", now_ms=clock_ms(), title=title, said=said)
     return HTMLResponse(page, status_code=status)
 
 

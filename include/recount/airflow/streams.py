@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from recount.kafka.control import request_run
 from recount.kafka.status import last_epoch
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
-from recount.runtime.times import quantity, roughly
+from recount.runtime.times import clock_ms, quantity, roughly
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -186,7 +185,7 @@ class StreamOperator(BaseOperator):
         backoff_ms = min(_MOST_BACKOFF_MS, 1_000 * self.backoff_s * 2**relaunched)
         self.log.info("relaunch %d of %d in %s", relaunched + 1, self.relaunches, roughly(backoff_ms))
         self.defer(
-            trigger=BackoffTrigger(stream=self.stream, until_ms=_now_ms() + backoff_ms, group=self.group),
+            trigger=BackoffTrigger(stream=self.stream, until_ms=clock_ms() + backoff_ms, group=self.group),
             method_name="relaunch",
             kwargs={"relaunched": relaunched + 1},
         )
@@ -240,13 +239,13 @@ class StreamOperator(BaseOperator):
             wait_for_end(self.stream, self.stop_timeout_s, self.group)
             return None
         if status is not None and not is_dead and not status.is_over:
-            reasons = standstill(status, health_from(self.limits), _now_ms())
+            reasons = standstill(status, health_from(self.limits), clock_ms())
             if reasons and hidden:
                 # whether the driver is silent, the watch finds out once the transaction is decided
                 self.log.warning("an open transaction hides the status at %s: %s", hidden, "; ".join(reasons))
             if hidden or not reasons:
                 self.log.info("adopting driver %s, lease epoch %d", status.driver_id, status.lease_epoch)
-                return status.lease_epoch - 1, _now_ms()
+                return status.lease_epoch - 1, clock_ms()
             self.log.warning("not adopting driver %s: %s", status.driver_id, "; ".join(reasons))
         started_ms = int(driver.started * 1_000) if driver is not None else 0
         if (
@@ -275,7 +274,7 @@ class StreamOperator(BaseOperator):
         self._end_driver()
         after_epoch = last_epoch(Connection.of(settings), self.stream)
         submission = self._submission(settings)
-        launched_at_ms = _now_ms()
+        launched_at_ms = clock_ms()
         if self.group is not None:
             # before the driver is looked for: one that is about to end reads the orders once more
             after_epoch = after_epoch if epoch is None else epoch
@@ -330,7 +329,3 @@ class StreamOperator(BaseOperator):
             method_name="found",
             kwargs={"relaunched": relaunched, "after_epoch": after_epoch, "launched_at_ms": launched_at_ms},
         )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

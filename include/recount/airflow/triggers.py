@@ -36,7 +36,7 @@ from recount.runtime.console import EXIT_TERMINAL, final_error_in
 from recount.runtime.errors import Transient
 from recount.runtime.log_lines import said_in
 from recount.runtime.settings import Settings
-from recount.runtime.times import readable
+from recount.runtime.times import clock_ms, readable
 
 _LOG = logging.getLogger(__name__)
 Outcome = Literal[
@@ -132,7 +132,7 @@ class StreamWatch:
     def _look(self) -> Finding | None:
         driver = find_driver(self._record)
         is_dead = driver is not None and not driver.is_alive
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock_ms()
         status = self._board.of(self._stream)
         if status is None or status.lease_epoch <= self._after_epoch:
             return self._before_the_start(driver if is_dead else None, now_ms)

@@ -13,7 +13,6 @@ that were not published by then are taken back: the next audit says what is to b
 from __future__ import annotations
 
 import logging
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -59,6 +58,7 @@ from recount.lifecycle.reset import require_no_driver, standstill
 from recount.recompute.spark_columns import spark_type
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
+from recount.runtime.times import clock_ms
 from recount.tables.decisions import DeclarationLog
 from recount.tables.places import Tables
 
@@ -262,7 +262,7 @@ class CarryingOut:
         tables, audit = self._corrections, self.due.run.audit
         number = tables.next_number(done, erased=ErasedKeys.of(self.settings, self._topology.name).backfills)
         backfill = f"{audit}.{number}" if any(one.name == audit for one in tables.listed()) else audit
-        about = {BACKFILL: backfill, BACKFILL_NUMBER: number, PUBLISHED_AT: time.time_ns() // 1_000_000}
+        about = {BACKFILL: backfill, BACKFILL_NUMBER: number, PUBLISHED_AT: clock_ms()}
         by_table: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for one in wanted:
             by_table[one.identity.written.table] += [{**row, **about} for row in one.rows(self.due.run.order)]

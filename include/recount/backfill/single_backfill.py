@@ -16,7 +16,6 @@ Corrections are written exactly once however often a repair is run:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +57,7 @@ from recount.recompute.single_recompute import declared, group_of, results
 from recount.recompute.spark_columns import named
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
+from recount.runtime.times import clock_ms
 from recount.tables.decisions import DeclarationLog
 from recount.tables.places import Tables
 
@@ -277,7 +277,7 @@ def _append(session: SparkSession, settings: Settings, plan: Plan, rows: DataFra
         changes.withColumn(ORIGIN, F.lit("backfill"))
         .withColumn(BACKFILL, F.lit(backfill))
         .withColumn(BACKFILL_NUMBER, F.lit(number).cast("long"))
-        .withColumn(PUBLISHED_AT, F.lit(time.time_ns() // 1_000_000))
+        .withColumn(PUBLISHED_AT, F.lit(clock_ms()))
     )
     path = Tables(settings.data).corrections(plan.flow.sink.table)
     make_table(path, corrections.schema)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
 from recount.kafka.offsets import Partition, list_offsets
+from recount.runtime.times import clock_ms
 
 ASKED_EVERY_S = 2.0
 Read = Callable[[str], Mapping[Partition, int]]
@@ -78,7 +79,7 @@ def lags_of(
     that from the first record that is kept. The brokers are asked once for the ends of all topics, and once a stream
     for what is committed. Raises ``Transient`` where they do not say.
     """
-    at_ms = time.time_ns() // 1_000_000 if at_ms is None else at_ms
+    at_ms = clock_ms() if at_ms is None else at_ms
     places = _places(connection, topics)
     every = sorted({place for own in places.values() for place in own})
     if not every:

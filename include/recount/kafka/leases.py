@@ -23,7 +23,7 @@ from recount.kafka.status import LARGEST_EPOCH, StatusBoard, StreamStatus, last_
 from recount.kafka.topic_drift import HISTORY, STATUS
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
-from recount.runtime.times import roughly
+from recount.runtime.times import clock_ms, roughly
 
 _LOG = logging.getLogger(__name__)
 _PUBLISH_TIMEOUT_S = 60.0
@@ -170,7 +170,7 @@ def stop_driver(
     name: str,
     *,
     patience_s: float = PATIENCE_S,
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    now_ms: Callable[[], int] = clock_ms,
 ) -> StreamStatus:
     """Order the holder of the lease ``name`` to end after its batch; returns the last status once it has, or is dead.
 
@@ -220,4 +220,4 @@ def stop(
     connection = Connection.of(Settings.from_environment(os.environ))
     last = stop_driver(connection, name, patience_s=patience_s)
     how = "it said so" if last.is_over else "it is gone without a word"
-    print(f"{name} does not run: {how} ({driver_of(last, time.time_ns() // 1_000_000)})")
+    print(f"{name} does not run: {how} ({driver_of(last, clock_ms())})")

@@ -6,7 +6,6 @@ Problems come at the end. A topic of the same name that is created later has ano
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cache
@@ -41,7 +40,7 @@ from recount.kafka.topic_drift import Found, TopicChange, all_topics, change_of,
 from recount.runtime.console import print_whole
 from recount.runtime.errors import RecountError, Terminal, Transient
 from recount.runtime.settings import Profile, Settings
-from recount.runtime.times import quantity
+from recount.runtime.times import clock_ms, quantity
 from recount.tables.batch_proofs import Proofs
 from recount.tables.ledger import TopicIds
 from recount.tables.places import Tables
@@ -266,7 +265,7 @@ def short_lived_results(connection: Connection, topologies: Iterable[Topology]) 
 
     Topics that are not there, or that this user may not read, are passed over.
     """
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock_ms()
     topologies = list(topologies)
     topics = {source.topic.name: source.topic for topology in topologies for source in topology.sources}
     first_ms = cache(lambda name: _first_ms(connection, topics[name]))

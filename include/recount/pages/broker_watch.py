@@ -5,7 +5,6 @@ Streams left behind are declared no longer and need care: their drivers run, or 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from recount.kafka.leases import is_heard, undeclared
 from recount.kafka.status import Samples, StatusHistory, StreamStatus
 from recount.pages.issued import Issued, certificates
 from recount.runtime.errors import RecountError
+from recount.runtime.times import clock_ms
 from recount.serve.broker_reading import BrokerReader, PatientCall
 
 PATIENCE_S = 2.0
@@ -86,7 +86,7 @@ class BrokerWatch:
         if self._history is None:
             self._history = StatusHistory(self._connection, self._streams)
         try:
-            self._samples = self._history.refresh(time.time_ns() // 1_000_000)
+            self._samples = self._history.refresh(clock_ms())
             self._problem, self._has_read = None, True
         except RecountError as error:
             self._history.close()

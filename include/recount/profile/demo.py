@@ -19,7 +19,7 @@ from recount.profile.home import Home, Running
 from recount.profile.order_flow import TOPOLOGIES, OrderFlow
 from recount.profile.project import Project
 from recount.runtime.errors import Terminal
-from recount.runtime.times import readable
+from recount.runtime.times import clock_ms, readable
 
 _console = Console(highlight=False, soft_wrap=True)
 
@@ -53,7 +53,7 @@ def demo(
     secure: Annotated[bool, typer.Option("--secure", help="on a Kafka with TLS, passwords and ACLs")] = False,
 ) -> None:
     """Run the whole chain on a generated flow, and say what held. Exit code 1 when something did not."""
-    flow = OrderFlow(end_ms=_now_ms(), records=records)
+    flow = OrderFlow(end_ms=clock_ms(), records=records)
     shown(lambda profile, say: _run(profile, flow, inject, say), topologies=TOPOLOGIES, keep=keep, secure=secure)
 
 
@@ -122,7 +122,3 @@ def _run(profile: Profile, flow: OrderFlow, inject: Injection | None, say: Calla
         reports=Path(profile.settings.reports),
         seconds=time.monotonic() - started,
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
 from recount.runtime.errors import InvalidDeclaration, Terminal
@@ -94,6 +95,11 @@ def instant_ms(text: str) -> int:
             "no time", given=text[:100], expected=A_TIME, remedy="write 2026-11-21T01:00:00Z; in a URL a + is %2B"
         ) from error
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+
+def clock_ms() -> int:
+    """The time of this machine's clock."""
+    return time.time_ns() // 1_000_000
 
 
 def told_time(at_ms: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
@@ -20,7 +19,7 @@ from recount.declare.topology import Topology
 from recount.runtime.errors import Terminal
 from recount.runtime.log_lines import write_log
 from recount.runtime.settings import Settings
-from recount.runtime.times import A_TIME, instant_ms, told_time
+from recount.runtime.times import A_TIME, clock_ms, instant_ms, told_time
 from recount.serve.asked_sink import AskedSink, BadQuestion
 from recount.tables.places import Tables
 
@@ -128,7 +127,7 @@ def query(
 
     settings = Settings.from_environment(os.environ).acting_as("audit")
     asked = asked_sink(_topology(declared(settings.topologies).stream(stream)), sink)
-    now_ms = _now_ms()
+    now_ms = clock_ms()
     question = Question.of(asked, now_ms=now_ms, key=key, window=window, at=at, limit=limit, count_by=count_by)
     found = answer(Tables(settings.data), question, now_ms)
     if as_json:
@@ -157,13 +156,9 @@ def serve(
     token = token_of(token_file, os.environ)
     settings = Settings.from_environment(os.environ).acting_as("audit")
     write_log(settings.log_format)
-    server = Server(settings=settings, declarations=declared(settings.topologies), now_ms=_now_ms)
+    server = Server(settings=settings, declarations=declared(settings.topologies), now_ms=clock_ms)
     app = LimitRate(server.app(token, route or []), limit)
     uvicorn.Server(listening(app, host, port)).run()
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _topology(stream: Stream) -> Topology:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -24,7 +23,7 @@ from recount.declare.changes import Additions, changes
 from recount.declare.fingerprint import Declared, Document
 from recount.declare.windows import SHORTEST_REACH_MS
 from recount.runtime.errors import Terminal
-from recount.runtime.times import told_time
+from recount.runtime.times import clock_ms, told_time
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Tables
 from recount.tables.signed_orders import AsideOrder, Erasure
@@ -127,7 +126,7 @@ class DeclarationLog:
             kind=kind,
             fingerprint=declared.fingerprint,
             document=declared.document,
-            recorded_ms=time.time_ns() // 1_000_000,
+            recorded_ms=clock_ms(),
             **{"version": before.version if before else 1, **more},
         )
         write_deltalake(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -24,6 +23,7 @@ from recount.audit.integrity.table_checksums import LineageChecksums, TableCheck
 from recount.certificate.finding import Difference, GraceMiss, PartitionAccount, difference_from
 from recount.declare.columns import AUDIT
 from recount.runtime.errors import Terminal
+from recount.runtime.times import clock_ms
 from recount.tables.batch_proofs import MISSES, RUNS
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Released, Tables
@@ -212,7 +212,7 @@ class AuditStore:
 
     def next_ms(self) -> int:
         """The time at which an audit that is about to be complete ends."""
-        return max([time.time_ns() // 1_000_000, *(run.finished_ms + 1 for run in self.runs())])
+        return max([clock_ms(), *(run.finished_ms + 1 for run in self.runs())])
 
     def partitions(self, audit: str) -> list[PartitionAccount]:
         """The account of every partition in ``audit``."""

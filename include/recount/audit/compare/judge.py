@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -39,6 +38,7 @@ from recount.kafka.connection import Connection
 from recount.recompute.operators.frontiers import ALL_DUE, NONE_DUE
 from recount.recompute.operators.recomputed import Recomputed
 from recount.recompute.raw_log import Ranges, once
+from recount.runtime.times import clock_ms
 from recount.tables.places import Released, Tables, ageing
 
 SINK, TABLE, SEEN_TEXT = "sink", "table", "seen_text"
@@ -237,7 +237,7 @@ def _or_none(since_ms: int) -> int | None:
 def _kept_since_ms(identity: Identity) -> int:
     """The time from which on the topic keeps its records."""
     retention_ms = identity.written.topic.retention_ms
-    return NONE_DUE if retention_ms == UNLIMITED_RETENTION_MS else time.time_ns() // 1_000_000 - retention_ms
+    return NONE_DUE if retention_ms == UNLIMITED_RETENTION_MS else clock_ms() - retention_ms
 
 
 def _complete_rows(identity: Identity) -> Column:

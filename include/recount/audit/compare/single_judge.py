@@ -6,7 +6,6 @@ holds about ``RESULTS_AT_ONCE`` rows of all tables, so that memory does not grow
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.topics import UNLIMITED_RETENTION_MS
 from recount.recompute.single_flow import Flow
 from recount.recompute.single_recompute import group_of
+from recount.runtime.times import clock_ms
 from recount.tables.places import Released, Tables
 
 RESULTS_AT_ONCE = 1_000_000
@@ -207,7 +207,7 @@ class Judge:
 
     def _kept_since_ms(self) -> int:
         retention_ms = self._flow.sink.topic.retention_ms
-        return 0 if retention_ms == UNLIMITED_RETENTION_MS else time.time_ns() // 1_000_000 - retention_ms
+        return 0 if retention_ms == UNLIMITED_RETENTION_MS else clock_ms() - retention_ms
 
     def _verdicts(self, judged: pl.DataFrame) -> pl.DataFrame:
         return judged.select(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -53,6 +52,7 @@ from recount.declare.topology import Topology
 from recount.runtime.console import run_job
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
+from recount.runtime.times import clock_ms
 from recount.tables.places import Tables
 from recount.tables.spark_session import spark_session
 
@@ -218,7 +218,7 @@ def _require_compared(store: AuditStore, run: Run) -> None:
 
 
 def _keep(outcome: Outcome, stream: str, audit: str, reports: str) -> None:
-    path, now_ms = outcome_of(reports, stream, audit), time.time_ns() // 1_000_000
+    path, now_ms = outcome_of(reports, stream, audit), clock_ms()
     told = {**asdict(outcome), "lines": outcome.lines(stream), "exit_code": outcome.exit_code}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(told, indent=2), encoding="utf-8")

@@ -7,7 +7,6 @@ what has become of it; ``accept`` takes a finding as it is.
 from __future__ import annotations
 
 import os
-import time
 from typing import Annotated
 
 import polars as pl
@@ -23,6 +22,7 @@ from recount.certificate.finding import Finding
 from recount.declare.registry import declared
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
+from recount.runtime.times import clock_ms
 from recount.tables.places import Tables
 
 findings = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True)
@@ -52,7 +52,7 @@ def accept_all(settings: Settings, stream: str, findings: list[str], *, by: str,
         raise Terminal("no finding", given=findings, expected="at least one id", remedy=_list(stream))
     known = read_register(settings, stream)
     wanted = [_open(known.get(finding), finding, stream) for finding in dict.fromkeys(findings)]
-    at_ms = time.time_ns() // 1_000_000
+    at_ms = clock_ms()
     rows = [
         {"finding": one.id, "audit": one.last_audit, "by": by.strip(), "reason": reason.strip(), "at_ms": at_ms}
         for one in wanted

@@ -30,6 +30,7 @@ from recount.kafka.status import MOST_CHARACTERS, StreamStatus, last_epoch, stat
 from recount.runtime.errors import RecountError, Transient, says_all
 from recount.runtime.log_lines import about, told_of
 from recount.runtime.settings import Settings
+from recount.runtime.times import clock_ms
 from recount.tables.decisions import DeclarationLog
 
 _LOG = logging.getLogger(__name__)
@@ -279,7 +280,7 @@ class GroupHost:
         if self._options.memory_limit:
             memory = memory.within(self._options.memory_limit)
         known = replace(status, memory_used=memory.used, memory_left=memory.left, memory_limit=memory.limit)
-        lease.publish(replace(known, heartbeat_ms=_now_ms()))
+        lease.publish(replace(known, heartbeat_ms=clock_ms()))
 
 
 def answer_to(after_epoch: int, last_epoch: int, *, is_at_work: bool, has_spoken: bool) -> Answer:
@@ -293,7 +294,3 @@ def answer_to(after_epoch: int, last_epoch: int, *, is_at_work: bool, has_spoken
     if not is_at_work:
         return "run"
     return "end" if has_spoken else "wait"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

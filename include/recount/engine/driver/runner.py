@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from recount.engine.driver.signs_of_work import SignsOfWork, now_ms, worked
+from recount.engine.driver.signs_of_work import SignsOfWork, worked
 from recount.engine.driver.stream_query import ProgressListener, StreamQuery, Turn, at_once
 from recount.engine.driver.stream_reports import DriverMetrics, NotAlone, StreamReports, first_status, progressed
 from recount.engine.exchange.work import Attempt, Observer, Work, unobserved
@@ -40,6 +40,7 @@ from recount.kafka.transaction import TRANSACTION_TIMEOUT_MS, OutputTransaction
 from recount.runtime.errors import RecountError, Terminal, says_all
 from recount.runtime.log_lines import about, told_of
 from recount.runtime.settings import Settings
+from recount.runtime.times import clock_ms
 from recount.tables.decisions import AsideLog, DeclarationLog, Enacted, ErasureLog
 from recount.tables.ledger import BatchProof
 
@@ -143,13 +144,13 @@ class StreamRunner:
                 held.enter_context(unread.following(self._work.name, self._work.topics, lambda: self._read_to(query)))
                 held.enter_context(self._metrics.of_states(self._work.name, lambda: query.processor.used))
                 status = self._watch(query, reports, control, listener, replace(status, state="running"))
-                reports.tell(replace(status, state="stopped", heartbeat_ms=now_ms()))
+                reports.tell(replace(status, state="stopped", heartbeat_ms=clock_ms()))
             except BaseException as error:
                 _LOG.error("stream %s failed", self._work.name, exc_info=None if says_all(error) else error)
                 last = reports.with_memory(status)
                 failed = replace(last, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
                 try:
-                    reports.tell(replace(failed, heartbeat_ms=now_ms()))
+                    reports.tell(replace(failed, heartbeat_ms=clock_ms()))
                     self.has_spoken = True
                 except RecountError as unheard:
                     _LOG.warning("the failure could not be published, a lost lease for instance: %s", unheard)
@@ -337,7 +338,7 @@ class StreamRunner:
                 limit = replace(limit, layer=limit.layer + 1)
             if control.stop_requested() or (self._shared and self._shared.is_stopping(self._work.name)):
                 _LOG.info("stop requested")
-                status = replace(status, state="stopping", heartbeat_ms=now_ms())
+                status = replace(status, state="stopping", heartbeat_ms=clock_ms())
                 reports.tell(status)
                 with reports.speaking(status, self._signs, query.job_group):
                     query.stop()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+from recount.runtime.times import clock_ms
 
 Worked = Callable[[], None]
 
@@ -25,11 +26,6 @@ def worked() -> None:
     _WORKED.get()()
 
 
-def now_ms() -> int:
-    """The driver's clock."""
-    return time.time_ns() // 1_000_000
-
-
 class SignsOfWork:
     """Knows since when a stream has had something to do and has done none of it.
 
@@ -43,7 +39,7 @@ class SignsOfWork:
     One thread works, another one looks. ``now_ms`` is the clock.
     """
 
-    def __init__(self, now_ms: Callable[[], int] = now_ms) -> None:
+    def __init__(self, now_ms: Callable[[], int] = clock_ms) -> None:
         self._now_ms = now_ms
         self._count = 0
         self._begun_ms: int | None = None

@@ -26,12 +26,13 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from recount.engine.driver.signs_of_work import SignsOfWork, now_ms
+from recount.engine.driver.signs_of_work import SignsOfWork
 from recount.engine.exchange.work import Processor
 from recount.engine.source.kafka_source import BatchLimit
 from recount.engine.upkeep.memory import Headroom
 from recount.kafka.spark_source import refusals_told
 from recount.runtime.log_lines import about
+from recount.runtime.times import clock_ms
 
 Turn = AbstractContextManager[None]
 _LOG = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ class StreamQuery:
             if self._is_stopping:
                 self._left_one_out = True
                 raise _Stopped
-            self.batch_begun_ms = now_ms()
+            self.batch_begun_ms = clock_ms()
             last = self.processor.last
             if last is None or batch > last.proof.batch:
                 try:

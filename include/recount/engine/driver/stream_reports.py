@@ -6,7 +6,6 @@ import logging
 import os
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -19,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 from pyspark.sql import SparkSession
 
-from recount.engine.driver.signs_of_work import SignsOfWork, now_ms
+from recount.engine.driver.signs_of_work import SignsOfWork
 from recount.engine.driver.stream_query import BatchProgress
 from recount.engine.exchange.work import BatchResult
 from recount.engine.source.unread_records import Unread, with_unread
@@ -29,7 +28,7 @@ from recount.kafka.connection import Connection
 from recount.kafka.leases import Lease
 from recount.kafka.status import StatusBoard, StreamStatus, gauge, of_status, status_of_group
 from recount.runtime.errors import RecountError, Terminal
-from recount.runtime.times import told_time
+from recount.runtime.times import clock_ms, told_time
 
 _LOG = logging.getLogger(__name__)
 _LOOPBACK = "127.0.0.1"
@@ -135,13 +134,13 @@ class StreamReports:
         Signs of work are those that ``signs`` has had, and what Spark says of the jobs of ``job_group``.
         """
         begun_ms = signs.batch_begun_ms
-        is_long = begun_ms is not None and now_ms() - begun_ms > _LONG_BATCH_MS
+        is_long = begun_ms is not None and clock_ms() - begun_ms > _LONG_BATCH_MS
         signs.look(task_counts(self.session, job_group) if is_long else None)
         unread = self.unread()
         if unread is not None:
             signs.unread(unread.lag.readable, unread.lag.at_ms)
             status = with_unread(status, unread)
-        return replace(self.with_memory(status), heartbeat_ms=now_ms(), waiting_since_ms=signs.waiting_since_ms)
+        return replace(self.with_memory(status), heartbeat_ms=clock_ms(), waiting_since_ms=signs.waiting_since_ms)
 
     @contextmanager
     def speaking(self, status: StreamStatus, signs: SignsOfWork, job_group: str) -> Iterator[None]:
@@ -174,7 +173,7 @@ class StreamReports:
 
 def first_status(name: str, lease_epoch: int, session: SparkSession) -> StreamStatus:
     """Status of ``name`` when the driver of this process has just taken the lease."""
-    at_ms = now_ms()
+    at_ms = clock_ms()
     return StreamStatus(
         stream=name,
         driver_id=str(uuid.uuid4()),
@@ -196,7 +195,7 @@ def progressed(status: StreamStatus, progress: BatchProgress, last: BatchResult 
         records_total=status.records_total + progress.records,
         records_per_second=progress.records_per_second,
         batch_duration_ms=progress.duration_ms,
-        last_progress_ms=now_ms(),
+        last_progress_ms=clock_ms(),
     )
     if last is None:
         return status
@@ -277,6 +276,6 @@ def status_of(connection: Connection, name: str) -> StreamStatus | None:
 
 def is_driven(status: StreamStatus | None) -> bool:
     """Whether the process that said so is at work: it spoke lately, and is there if it is one of this host."""
-    if status is None or status.is_over or time.time_ns() // 1_000_000 - status.heartbeat_ms > _ANSWERS_WITHIN_MS:
+    if status is None or status.is_over or clock_ms() - status.heartbeat_ms > _ANSWERS_WITHIN_MS:
         return False
     return status.host != socket.gethostname() or psutil.pid_exists(status.pid)

@@ -17,13 +17,12 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import SparkSession
 
 from recount.declare.limits import Health
-from recount.engine.driver.signs_of_work import now_ms
 from recount.kafka.connection import Connection
 from recount.kafka.lags import ASKED_EVERY_S, LagWatch, StreamLag, lags_of
 from recount.kafka.offsets import TO_THE_END, Partition
 from recount.kafka.status import StreamStatus
 from recount.runtime.errors import RecountError
-from recount.runtime.times import roughly
+from recount.runtime.times import clock_ms, roughly
 
 _LOG = logging.getLogger(__name__)
 _AGE_EVERY_S = 10.0
@@ -176,13 +175,13 @@ class UnreadRecords:
 
     def _named(self, blocked: Blocked) -> Blocked:
         """``blocked`` with who holds it, asked again and again until that is known."""
-        if blocked.by or now_ms() - blocked.since_ms < _NAMED_AFTER_MS:
+        if blocked.by or clock_ms() - blocked.since_ms < _NAMED_AFTER_MS:
             return blocked
         at = (blocked.place, blocked.offset)
         asked_ms, by = self._names.get(at, (0, None))
-        if by is None and now_ms() - asked_ms >= _NAMED_EVERY_MS:
+        if by is None and clock_ms() - asked_ms >= _NAMED_EVERY_MS:
             by = self._name_producer(*at)
-            self._names[at] = now_ms(), by
+            self._names[at] = clock_ms(), by
         return replace(blocked, by=by)
 
     def _tell(self, stream: str, before: Collection[Blocked], blocked: Collection[Blocked], lag: StreamLag) -> None:
