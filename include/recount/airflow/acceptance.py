@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Context
@@ -15,9 +15,6 @@ from recount.audit.certificate.summary import LONGEST, place_of, printable
 from recount.audit.explain.row_changes import sides_in_words
 from recount.certificate.finding import Difference
 from recount.runtime.settings import Settings
-
-if TYPE_CHECKING:
-    pass
 
 
 class OpenFindingsOperator(BaseOperator):

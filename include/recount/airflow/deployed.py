@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from recount.declare.fingerprint import Declared
@@ -20,12 +20,8 @@ from recount.declare.registry import Declarations, Packed, unpacked
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 
-_LOOK_AGAIN_S = 600.0
-"""A function that a declaration imports from elsewhere can change while the declaration's own files do not."""
 TIMEOUT_S = 60.0
-_KNOWN: dict[str, _Fingerprints] = {}
-_KNOWN_BUSY = threading.Lock()
-_PAGES_LOOK_AGAIN_S = 60.0
+_LOOK_AGAIN_S = 60.0
 """What a declaration reads while it is imported, a file of settings say, can change when no module does."""
 _Stamp = Mapping[str, tuple[int, int, int]]
 _DEPLOYMENTS: dict[str, DeployedDeclarations] = {}
@@ -34,22 +30,17 @@ _DEPLOYMENTS_BUSY = threading.Lock()
 
 def deployed(settings: Settings, stream: str) -> Declared:
     """Return what the deployed code declares; a process of its own imports it, so that it is what is there now."""
-    said = _said(f"the deployed declaration of {stream}", stream, "--document", modules=settings.topologies)
-    return Declared(document=json.loads(said))
-
-
-def _said(what: str, *asked: str, modules: str) -> str:
-    """The answer of ``recount fingerprint``."""
-    command = [sys.executable, "-m", "recount.lifecycle.declaration_commands", *asked]
+    command = [sys.executable, "-m", "recount.lifecycle.declaration_commands", stream, "--document"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+        said = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
     except subprocess.CalledProcessError as error:
         raise Terminal(
-            f"{what} cannot be read",
+            f"the deployed declaration of {stream} cannot be read",
             given=error.stderr.strip()[-1_000:],
-            expected=f"streams that the modules {modules} declare",
+            expected=f"streams that the modules {settings.topologies} declare",
             remedy="mend the deployed modules",
         ) from error
+    return Declared(document=json.loads(said))
 
 
 def require_admitted(settings: Settings, stream: str) -> None:
@@ -59,44 +50,16 @@ def require_admitted(settings: Settings, stream: str) -> None:
     DeclarationLog(settings.data, stream).require(deployed(settings, stream), None)
 
 
-class DeployedFingerprint:
-    """The fingerprint of the deployed declaration of a stream, asked for often.
+def fingerprint_now(settings: Settings, stream: str) -> str | None:
+    """The fingerprint of the deployed declaration of ``stream``, asked for often.
 
-    All streams of a process share what is known: dozens are watched by one triggerer.
+    None where the deployed code cannot be read, which says nothing about a running driver.
     """
-
-    def __init__(self, settings: Settings, stream: str) -> None:
-        with _KNOWN_BUSY:
-            self._known = _KNOWN.setdefault(settings.topologies, _Fingerprints(settings.topologies))
-        self._stream = stream
-
-    def now(self) -> str | None:
-        """The fingerprint; None where the deployed code cannot be read, which says nothing about a running driver."""
-        return self._known.now().get(self._stream)
-
-
-class _Fingerprints:
-    """The fingerprints of all streams of ``modules``, computed again when the files have changed."""
-
-    def __init__(self, modules: str) -> None:
-        self._modules = modules
-        self._busy = threading.Lock()
-        self._seen: dict[str, int] = {}
-        self._asked_s = float("-inf")
-        self._last: dict[str, str] = {}
-
-    def now(self) -> Mapping[str, str]:
-        """Return the fingerprints by stream; none where the deployed code cannot be read."""
-        with self._busy:
-            files = changed_at(self._modules)
-            now_s = time.monotonic()
-            if files != self._seen or now_s - self._asked_s > _LOOK_AGAIN_S:
-                self._seen, self._asked_s = files, now_s
-                try:
-                    self._last = json.loads(_said("the deployed declarations", modules=self._modules))
-                except (Terminal, subprocess.TimeoutExpired):
-                    self._last = {}
-            return self._last
+    try:
+        found = deployment(settings.topologies)
+    except Terminal:
+        return None
+    return found.fingerprints.get(stream) if found.problem is None else None
 
 
 def changed_at(modules: str) -> dict[str, int]:
@@ -113,9 +76,13 @@ def changed_at(modules: str) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """The declarations; ``problem`` says why they are not the deployed ones, where those cannot be read."""
+    """The declarations, with their streams' fingerprints.
+
+    ``problem`` says why they are not the deployed ones, where those cannot be read.
+    """
 
     declarations: Declarations
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
     problem: str | None = None
 
 
@@ -147,10 +114,10 @@ class DeployedDeclarations:
                 expected=f"streams that the modules {self._modules} declare",
                 remedy="mend the deployed modules",
             )
-        if age_s > _PAGES_LOOK_AGAIN_S and not self._refreshing.is_set():
+        if age_s > _LOOK_AGAIN_S and not self._refreshing.is_set():
             self._refreshing.set()
             threading.Thread(target=self._refresh, name="deployed declarations", daemon=True).start()
-        return Deployment(declarations=last.declarations, problem=problem)
+        return Deployment(declarations=last.declarations, fingerprints=last.fingerprints, problem=problem)
 
     def _refresh(self) -> None:
         try:

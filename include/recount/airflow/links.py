@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
-from airflow.sdk import BaseOperator, CronTriggerTimetable
-
-if TYPE_CHECKING:
-    pass
-
-
-from airflow.sdk import Asset, BaseOperatorLink
+from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, CronTriggerTimetable
 from airflow.sdk.types import TaskInstanceKey
 
 from recount.declare.registry import Declarations

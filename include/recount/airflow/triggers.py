@@ -17,6 +17,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -25,7 +26,7 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
-from recount.airflow.deployed import DeployedFingerprint
+from recount.airflow.deployed import fingerprint_now
 from recount.airflow.drivers import DriverPod, DriverProcess, find_driver, log_of, record_of
 from recount.airflow.health import StreamHealth, health_of
 from recount.airflow.orders import Hold, stop_and_wait
@@ -259,7 +260,7 @@ class StreamHealthTrigger(BaseTrigger):
             after_epoch=self.after_epoch,
             launched_at_ms=self.launched_at_ms,
             start_timeout_ms=self.start_timeout_ms,
-            deployed=DeployedFingerprint(settings, self.stream).now,
+            deployed=partial(fingerprint_now, settings, self.stream),
             degraded=self.degraded,
             log=log_of(settings.logs, self.group or self.stream),
         )

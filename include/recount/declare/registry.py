@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, TypeGuard, TypeVar
 
+from recount.declare import fingerprint
 from recount.declare.groups import Archive, StreamGroup, require_apart
 from recount.declare.run_settings import RunSettings, by_name
 from recount.declare.topics import Topic
@@ -296,9 +297,13 @@ def _place_of(error: Exception) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """Declarations of modules, and the ``files`` from which they were imported, libraries apart."""
+    """Declarations of modules with the ``fingerprints`` of their streams.
+
+    ``files`` are those from which they were imported, libraries apart.
+    """
 
     declarations: Declarations
+    fingerprints: Mapping[str, str]
     files: tuple[str, ...]
 
 
@@ -325,7 +330,8 @@ def packed(modules: str) -> bytes:
     files = sorted({str(module.__file__) for module in found if getattr(module, "__file__", None)})
     own = tuple(file for file in files if not _is_library(file))
     packing = io.BytesIO()
-    _Packing(packing).dump(Packed(declarations=declarations, files=own))
+    fingerprints = {name: fingerprint.Declared.of(one).fingerprint for name, one in declarations.streams.items()}
+    _Packing(packing).dump(Packed(declarations=declarations, fingerprints=fingerprints, files=own))
     return packing.getvalue()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recount.airflow.deployed import DeployedFingerprint, deployed, require_admitted
+from recount.airflow.deployed import deployed, fingerprint_now, require_admitted
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 from recount.tables.decisions import DeclarationLog, OtherDeclaration
@@ -45,13 +45,12 @@ def deploy(settings: Settings, text: str) -> None:
 
 def test_a_later_deployment_is_seen_and_one_that_cannot_be_read_says_nothing(settings: Settings) -> None:
     deploy(settings, _DECLARED.format(size="1 h"))
-    asked = DeployedFingerprint(settings, "clicks")
-    hourly = asked.now()
+    hourly = fingerprint_now(settings, "clicks")
     assert hourly == deployed(settings, "clicks").fingerprint
     deploy(settings, _DECLARED.format(size="2 h"))
-    assert asked.now() not in (hourly, None)
+    assert fingerprint_now(settings, "clicks") not in (hourly, None)
     deploy(settings, "syntax error")
-    assert asked.now() is None
+    assert fingerprint_now(settings, "clicks") is None
     with pytest.raises(Terminal, match="SyntaxError"):
         deployed(settings, "clicks")
 

@@ -80,7 +80,7 @@ def test_what_no_file_tells_is_seen_after_a_minute(
 ) -> None:
     (tmp_path / "limit.txt").write_text("1000")
     deploy("light", limit=f"int(open({str(tmp_path / 'limit.txt')!r}).read())")
-    monkeypatch.setattr(deployed, "_PAGES_LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(deployed, "_LOOK_AGAIN_S", 0.0)
     known = DeployedDeclarations("parcels")
     known.now()
     (tmp_path / "limit.txt").write_text("7777")
