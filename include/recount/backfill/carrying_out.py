@@ -197,7 +197,7 @@ class CarryingOut:
         written = tables.with_pending(published_backfills(self._connection, self._topology))
         has_keyed = bool(self.due.of("keyed")) or any(map(is_keyed, written))
         with self._outputs(still=has_keyed and self._stands()) as (output, is_still):
-            done = backfills_of(output, self._connection, self._topology)
+            done = backfills_of(output, self._connection)
             last = self._last() if is_still else None
             for identity in filter(is_keyed, tables.with_pending(done)):
                 tables.take_back(identity, done, last)

@@ -297,7 +297,7 @@ def _publish_pending(session: SparkSession, settings: Settings, plan: Plan, rows
     )
     version = DeclarationLog(settings.data, plan.topology.name).version()
     try:
-        done = backfills_of(transaction, connection, plan.topology)
+        done = backfills_of(transaction, connection)
         pending = _pending(session, settings, plan, rows, done)
         for number, backfill in pending:
             mine = rows.where(F.col(BACKFILL_NUMBER) == number).orderBy(*map(named, group_of(plan.flow))).collect()
