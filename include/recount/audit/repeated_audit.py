@@ -14,7 +14,7 @@ from recount.audit.findings.finding_register import Interval, Source
 from recount.audit.repetition import Repetition
 from recount.audit.single_auditor import Auditor
 from recount.audit.topology_auditor import TopologyAuditor
-from recount.certificate.document import FORMAT, Certificate, verify_alone
+from recount.certificate.document import Certificate, verify_alone
 from recount.declare.fingerprint import Declared
 from recount.declare.topology import Topology
 from recount.runtime.errors import Terminal
@@ -74,13 +74,6 @@ def again(
 
 
 def _require_repeatable(certificate: Certificate, topology: Topology) -> None:
-    if certificate["format"] != FORMAT:
-        raise Terminal(
-            "this certificate cannot be repeated",
-            given=certificate["format"],
-            expected=FORMAT,
-            remedy=f"it has no digests: recount audit --stream {topology.name} --from-the-beginning",
-        )
     fingerprint = Declared.of(topology).fingerprint
     if certificate["declaration"]["fingerprint"] != fingerprint:
         raise Terminal(

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from recount.certificate.document import (
-    FIRST_FORMAT,
     Certificate,
     SignatureFault,
     Unverified,
@@ -135,9 +134,6 @@ class Chain:
             if _is_signed(certificate) or after_a_signed_one or not vouched_for:
                 what = f"{certificate['audit']}: {standing(certificate)}"
                 yield Fault(kind="unsigned", number=number, what=what)
-            elif certificate["format"] == FIRST_FORMAT and self._has_newer_format_before(number):
-                what = f"{certificate['audit']}: the first format after a newer one"
-                yield Fault(kind="unsigned", number=number, what=what)
 
     def _missing_heads(self) -> Iterator[Fault]:
         """Certificates that found no head though one had been published: newer ones may have been deleted with it."""
@@ -151,9 +147,6 @@ class Chain:
     def _in_order(self) -> Iterator[tuple[int, Certificate]]:
         for number, found in sorted(self._numbered.items()):
             yield from ((number, one) for one in found.values())
-
-    def _has_newer_format_before(self, number: int) -> bool:
-        return any(one["format"] != FIRST_FORMAT for other, one in self._in_order() if other < number)
 
     def _head_faults(self) -> Iterator[Fault]:
         head = self.head

@@ -3,8 +3,6 @@
 The hash is SHA-256 over the canonical form without the fields ``sha256`` and ``signature``: UTF-8, keys sorted, no
 spaces, no floats. Each certificate names the hash of the stream's certificate before it. What is signed is ``signed``,
 which names the hash; ``recount.audit.certificate.signing`` checks signatures.
-
-Certificates of the first format have no digests and no signature. They still verify as what they are.
 """
 
 from __future__ import annotations
@@ -20,8 +18,6 @@ from recount.runtime.errors import Terminal
 _PLACES = ("kafka", "delta")
 _IN_ORDER = ("match", "expired")
 FORMAT = "recount certificate 2"
-FIRST_FORMAT = "recount certificate 1"
-"""Unsigned, and without digests."""
 _COUNTED = ("topic", "partition", "start", "end", "records")
 _HEX_DIGITS = 64
 Certificate = Mapping[str, Any]
@@ -38,13 +34,7 @@ _NO_RECORDS = ("control", "aborted", "compacted", "expired", "unaccounted")
 
 
 def finding_faults(certificate: Mapping[str, Any]) -> Iterator[str]:
-    """Where the section ``findings`` contradicts itself, the outcome, or what the audit saw.
-
-    A certificate of the first format may have none: then only its own differences count.
-    """
-    if _is_without(certificate):
-        yield from _by_differences(certificate)
-        return
+    """Where the section ``findings`` contradicts itself, the outcome, or what the audit saw."""
     section = certificate["findings"]
     outcome = "violation" if section["open_found"] else "match"
     if certificate["outcome"] != outcome:
@@ -61,7 +51,7 @@ def forgotten(former: Mapping[str, Any], certificate: Mapping[str, Any]) -> Iter
 
     A reset begins a new version of the stream: findings of the former version belong to that.
     """
-    if _is_without(former) or version_of(former) != version_of(certificate):
+    if version_of(former) != version_of(certificate):
         return
     section = certificate["findings"]
     states = ("open", "accepted", "repaired")
@@ -104,18 +94,6 @@ def _cut(certificate: Mapping[str, Any]) -> tuple[int, int]:
 def version_of(certificate: Mapping[str, Any]) -> int:
     """The version of the stream that ``certificate`` is about."""
     return int(certificate.get("declaration", {}).get("stream_version", 1))
-
-
-def _is_without(certificate: Mapping[str, Any]) -> bool:
-    return certificate["format"] == FIRST_FORMAT and "findings" not in certificate
-
-
-def _by_differences(certificate: Mapping[str, Any]) -> Iterator[str]:
-    outcome = "violation" if certificate["differences_found"] else "match"
-    if certificate["outcome"] != outcome:
-        yield f"outcome {certificate['outcome']}, but {certificate['differences_found']} differences"
-    if outcome == "match":
-        yield from _not_accepted({**certificate, "findings": {"accepted": ()}})
 
 
 def _state_faults(certificate: Mapping[str, Any], state: str) -> Iterator[str]:
@@ -227,10 +205,9 @@ def verify(
         if previous not in by_hash:
             return [*checked, f"the chain ends here: no certificate with the hash {previous} is at hand"]
         former = by_hash[previous]
-        stream, number, form = (former.get(name) for name in ("stream", "sequence", "format"))
+        stream, number = former.get("stream"), former.get("sequence")
         _require(stream == certificate["stream"], "stream", stream, certificate["stream"])
         _require(number == certificate["sequence"] - 1, "sequence", number, "one less")
-        _require(form in (FIRST_FORMAT, certificate["format"]), "format", certificate["format"], str(form))
         for fault in forgotten(former, certificate):
             raise Unverified("the certificate forgets a finding", given=fault, remedy="audit again from the beginning")
         for fault in forgotten_erasures(former, certificate):
@@ -252,8 +229,7 @@ def _verify_signature(certificate: Certificate, signature_fault: SignatureFault 
 
 def verify_alone(certificate: Certificate) -> None:
     """Raise ``Unverified`` unless the hash, the counts and the verdict of ``certificate`` hold."""
-    known = (FIRST_FORMAT, FORMAT)
-    _require(certificate.get("format") in known, "format", certificate.get("format"), " or ".join(known))
+    _require(certificate.get("format") == FORMAT, "format", certificate.get("format"), FORMAT)
     try:
         actual = content_hash(certificate)
     except (ValueError, RecursionError) as error:
@@ -267,8 +243,6 @@ def verify_alone(certificate: Certificate) -> None:
 
 def standing(certificate: Certificate) -> str:
     """Whether ``certificate`` is signed, in words."""
-    if certificate.get("format") == FIRST_FORMAT:
-        return "first format: unsigned, without digests"
     if certificate.get("signature"):
         return f"signed with key {certificate['key_id']}"
     return (
@@ -298,8 +272,7 @@ def _verify_content(certificate: Certificate) -> None:
         )
     found = certificate["differences_found"]
     _require(found >= len(certificate["differences"]), "differences", len(certificate["differences"]), found)
-    if certificate["format"] != FIRST_FORMAT:
-        _verify_digests(certificate)
+    _verify_digests(certificate)
     _verify_handed_on(certificate)
     for fault in finding_faults(certificate):
         raise Unverified("the certificate contradicts itself", given=fault, remedy="issue it again from an audit")

@@ -17,7 +17,7 @@ from recount.audit.certificate.certificate_files import certificates_in, load, s
 from recount.audit.certificate.certificate_page import page
 from recount.audit.certificate.signing import chain_in
 from recount.audit.certificate.summary import explained, summary
-from recount.certificate.document import Unverified, certified, content_hash, finding_faults, forgotten
+from recount.certificate.document import Unverified, certified, content_hash, forgotten
 from recount.certificate.finding import Acceptance, Difference, Finding, State, difference_document, finding_id
 from recount.pages.issued import certificates
 from recount.runtime.errors import Terminal
@@ -247,38 +247,8 @@ def test_a_window_that_no_calendar_has_is_told_as_a_number_and_no_text_steers_th
         assert f"{at_ms:,} ms" in shown
 
 
-@pytest.mark.parametrize(("differences", "outcome"), [(0, "match"), (1, "violation")])
-def test_a_certificate_of_the_first_format_without_findings_verifies_by_its_differences(
-    differences: int, outcome: str
-) -> None:
-    document = {name: part for name, part in findings("night-1").items() if name != "findings"}
-    document |= {"format": "recount certificate 1", "differences_found": differences}
-    assert list(finding_faults({**document, "outcome": outcome})) == []
-    assert list(finding_faults({**document, "outcome": "match" if differences else "violation"}))
-
-
 def told(difference: Difference) -> dict[str, Any]:
     return {**difference_document(difference), "finding": finding_id("revenue", difference)}
-
-
-def as_first_format(document: dict[str, Any]) -> dict[str, Any]:
-    old = {name: part for name, part in document.items() if name not in ("key_id", "signature")}
-    for name in ("digests", "versions"):
-        del old[name]
-    old |= {"format": "recount certificate 1"}
-    return old | {"sha256": content_hash(old)}
-
-
-def test_a_certificate_of_the_first_format_verifies_and_is_called_unsigned_without_digests(tmp_path: Path) -> None:
-    first = as_first_format(certified(findings("night-1"), None))
-    second = certified(findings("night-2"), first)
-    for one in (first, second):
-        (tmp_path / f"{one['audit']}.json").write_text(json.dumps(one))
-    newest, oldest, end = verify_file(tmp_path / "night-2.json")
-    assert "first format: unsigned, without digests" in oldest
-    assert "a certificate of the first format" in page(first)
-    assert "first format" not in newest
-    assert "complete" in end
 
 
 def test_what_a_file_cannot_hold_as_it_is_does_not_break_the_hash(tmp_path: Path) -> None:
@@ -287,13 +257,10 @@ def test_what_a_file_cannot_hold_as_it_is_does_not_break_the_hash(tmp_path: Path
     assert "complete" in verify_file(tmp_path / "night-1.json")[-1]
 
 
-def test_a_certificate_of_the_first_format_cannot_follow_a_newer_one(tmp_path: Path) -> None:
-    first = certified(findings("night-1"), None)
-    second = as_first_format(certified(findings("night-2"), first))
-    for one in (first, second):
-        (tmp_path / f"{one['audit']}.json").write_text(json.dumps(one))
+def test_a_certificate_of_another_format_does_not_verify(folder: Path) -> None:
+    other = changed(folder, "night-1", lambda one: one.update(format="recount certificate 1"), rehash=True)
     with pytest.raises(Unverified, match="format"):
-        verify_file(tmp_path / "night-2.json")
+        verify_file(other)
 
 
 def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:

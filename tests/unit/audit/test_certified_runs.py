@@ -14,11 +14,9 @@ from recount.audit.cut.in_force import certified_runs, removed_by_now
 from recount.runtime.settings import Settings
 from recount.tables.places import Released, Tables
 
-FRONTIER_MS, END = 900, 12
-"""Of the batch up to which each audit has judged, and of the one partition."""
 RELEASED = Released(before_ms=100, cut=(0, 3), offsets={"orders": {0: 5}})
 FORGED = Released(before_ms=2**60, cut=(0, 3), offsets={"orders": {0: 2**60, 1: 7}})
-NIGHT = a_run("night-1", batch=3, frontier_ms=FRONTIER_MS)
+NIGHT = a_run("night-1", batch=3, frontier_ms=900)
 
 
 @pytest.fixture
@@ -40,16 +38,6 @@ def counted(settings: Settings, row: Released | None, certificate: dict[str, Any
 def test_the_certificate_counts_whatever_the_row_says(settings: Settings, row: Released | None) -> None:
     assert counted(settings, row, {"released": asdict(RELEASED)}) == RELEASED
     assert counted(settings, row, {"released": None}) is None
-
-
-def test_a_row_counts_beside_a_certificate_of_an_earlier_release_for_no_more_than_was_judged(
-    settings: Settings,
-) -> None:
-    assert counted(settings, RELEASED, {}) == RELEASED
-    judged = Released(before_ms=FRONTIER_MS, cut=(0, 3), offsets={"orders": {0: END, 1: 0}})
-    assert counted(settings, FORGED, {}) == judged
-    cut = {**findings("night-1")["cut"], "frontier_ms": None}
-    assert counted(settings, FORGED, {"cut": cut}) is None
 
 
 def test_a_row_without_its_certificate_has_released_nothing(settings: Settings) -> None:

@@ -7,39 +7,19 @@ from typing import Any
 
 import pytest
 from tests.batch_proofs import a_proof
+from tests.unit.audit.documents import findings
 
 from recount.audit.certificate.certificate_page import page
 from recount.audit.certificate.summary import summary
 from recount.audit.explain.completeness import LookupShare, warnings_of, warnings_of_lookups
+from recount.certificate.document import certified
 from recount.certificate.finding import PartitionAccount
 from recount.declare.limits import Health
 from recount.tables.ledger import BatchProof, PartitionProof
 
 LIMITS = Health(dead_letters=0.01, late=0.05, batch_dead_letters=0.1, batch_late=0.5)
 
-MATCHED: dict[str, Any] = {
-    "audit": "night-1",
-    "stream": "revenue",
-    "outcome": "match",
-    "source": "kafka",
-    "seed": None,
-    "sequence": 1,
-    "cut": {"generation": 0, "batch": 3, "batch_timestamp_ms": 1_000, "frontier_ms": 900},
-    "batches": 4,
-    "declaration": {"source": "orders", "steps": [], "aggregation": "count", "sink": "revenue", "table": "revenue"},
-    "partitions": [],
-    "totals": {"records": 400_000, "late": 0, "dead_lettered": 200_000},
-    "results": 0,
-    "verdicts": {"kafka": {}, "delta": {}, "completeness": {}},
-    "differences_found": 0,
-    "differences": [],
-    "grace_misses_found": 0,
-    "grace_misses": [],
-    "charted": None,
-    "series": [],
-    "previous_sha256": None,
-    "sha256": "0" * 64,
-}
+MATCHED = certified(findings("night-1"), None)
 
 
 def account(records: int, **fates: int) -> PartitionAccount:

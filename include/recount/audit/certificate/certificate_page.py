@@ -15,8 +15,8 @@ from recount.certificate.document import FATES, Certificate, standing
 from recount.runtime.times import quantity, told_time, told_window
 
 _FATES = (*FATES, "control", "aborted", "compacted", "expired", "unaccounted")
-_MAY_LACK = ("warnings", "lookups", "set_aside", "erasures", "digests")
-"""Sections that a certificate has only where there is something to say, or since a later format."""
+_MAY_LACK = ("warnings", "lookups", "set_aside", "erasures")
+"""Sections that a certificate has only where there is something to say."""
 _WIDTH, _HEIGHT, _BASE = 1000, 220, 190
 _SIDES = ("expected", "published", "complete")
 
@@ -48,7 +48,7 @@ def page(certificate: Certificate) -> str:
         "chart": _chart(certificate["series"]),
         "fates": _FATES,
         "followed": followed(certificate),
-        "found": sum(counted(certificate).values()) or certificate["differences_found"],
+        "found": sum(counted(certificate).values()),
         "particulars": _particulars(certificate),
     }
     return rendered("certificate.html", **{**dict.fromkeys(_MAY_LACK), **certificate, **made})
@@ -100,7 +100,7 @@ def _particulars(certificate: Certificate) -> Mapping[str, str]:
         "sha256 of this certificate": certificate["sha256"],
         "signature": standing(certificate),
         **({"ed25519": certificate["signature"]} if certificate.get("signature") else {}),
-        "fingerprint of the declaration": declared.get("fingerprint") or "not told",
+        "fingerprint of the declaration": declared["fingerprint"],
         **{name.replace("_", " "): str(said) for name, said in certificate.get("versions", {}).items() if said},
     }
 

@@ -21,17 +21,13 @@ LONGEST = 200
 
 
 def counted(certificate: Certificate) -> dict[str, int]:
-    """How many findings are in each state; nothing of a certificate that lists none."""
-    section = certificate.get("findings")
-    return {state: section[f"{state}_found"] for state in STATES} if section else {}
+    """How many findings are in each state."""
+    return {state: certificate["findings"][f"{state}_found"] for state in STATES}
 
 
 def followed(certificate: Certificate) -> Sequence[Mapping[str, Any]]:
-    """The findings, open ones first, or else the differences of the audit."""
-    section = certificate.get("findings")
-    if not section:
-        return list(certificate["differences"])
-    return [one for state in STATES for one in section[state]]
+    """The findings, open ones first."""
+    return [one for state in STATES for one in certificate["findings"][state]]
 
 
 def printable(text: object) -> str:
@@ -105,9 +101,7 @@ def _field_since(added: Mapping[str, Any]) -> str:
 
 
 def _judged(certificate: Certificate) -> str:
-    covers = certificate.get("covers")
-    if not covers:
-        return str(certificate.get("seed") or "judged from the beginning of the log")
+    covers = certificate["covers"]
     first, last, before = covers["from"], covers["to"], covers["judged_before"]
     stretch = f"batch {first['batch']} to {last['batch']} of {told_time(last['batch_timestamp_ms'])}"
     if before is None:

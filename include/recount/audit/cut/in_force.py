@@ -157,8 +157,7 @@ def _unread_from(ledger: Ledger, last: Order) -> dict[str, dict[int, int]]:
 def certified_runs(settings: Settings, stream: str) -> list[Run]:
     """All complete audits of ``stream``, oldest first, each with what its certificate has ``released``.
 
-    A certificate of an earlier release does not say it: then the row counts, but for no more than was judged. One
-    without a certificate that holds has released nothing.
+    One without a certificate that holds has released nothing.
     """
     return [
         replace(run, released=_released(run, held_certificate(settings.reports, stream, run.audit)))
@@ -185,12 +184,7 @@ def within(found: Released, certificate: Certificate) -> Released | None:
 
 
 def _released(run: Run, certificate: Certificate | None) -> Released | None:
-    if certificate is not None and "released" in certificate:
-        told = Released.from_document(certificate["released"])
-    elif certificate is not None and run.released is not None:
-        told = within(run.released, certificate)
-    else:
-        told = None
+    told = Released.from_document(certificate.get("released")) if certificate else None
     if told != run.released:
         _LOG.warning("what the row of the audit %s in runs has released counts only as its certificate says", run.audit)
     return told
