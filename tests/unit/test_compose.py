@@ -1,15 +1,18 @@
-"""docker-compose.yml is whole and safe, as far as that can be told without a container engine."""
+"""docker-compose.yml and its image are whole and safe, as far as that can be told without a container engine."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 import yaml
+from tests.lean_spark import SPARK, is_unused, make_lean_spark, patterns
 
 from recount.airflow.roles import FAB
 from recount.profile.project import Project
@@ -109,7 +112,8 @@ def test_prometheus_scrapes_services_of_the_composition_at_their_ports(compose: 
     assert scraped[0]["authorization"] == {"credentials_file": f"/run/secrets/{secret}"}
 
 
-def test_the_image_copies_only_what_exists(project: Project) -> None:
+def test_the_image_is_built_once_and_copies_only_what_exists(compose: dict[str, Any], project: Project) -> None:
+    assert [name for name, service in compose["services"].items() if "build" in service] == ["migration"]
     lines = (project.root / "docker" / "Dockerfile").read_text().splitlines()
     copied = [
         part for line in lines if line.startswith("COPY ") and "--from" not in line for part in line.split()[1:-1]
@@ -117,17 +121,12 @@ def test_the_image_copies_only_what_exists(project: Project) -> None:
     assert [part for part in copied if not (project.root / part).exists()] == []
 
 
-def test_the_image_is_built_once(compose: dict[str, Any]) -> None:
-    assert [name for name, service in compose["services"].items() if "build" in service] == ["migration"]
-
-
-def test_every_service_has_a_bound_on_memory_and_logs_and_starts_again(compose: dict[str, Any]) -> None:
+def test_every_service_has_a_bound_on_memory_and_logs_starts_again_and_says_whether_it_is_well(
+    compose: dict[str, Any],
+) -> None:
     for name, service in compose["services"].items():
         assert service["mem_limit"] and service["logging"]["options"]["max-size"], name
         assert service["restart"] == ("on-failure" if name == "migration" else "unless-stopped"), name
-
-
-def test_every_service_says_whether_it_is_well(compose: dict[str, Any]) -> None:
     silent = {name for name, service in compose["services"].items() if "healthcheck" not in service}
     # one that ends, one that waits for a day, two that come as they are, and Airflow shows the state of its workers
     assert silent == {"migration", "backup", "statsd-exporter", "prometheus", "drivers"}
@@ -152,34 +151,101 @@ def test_a_container_with_another_command_is_well_and_one_with_its_own_that_does
     assert exit_code(first) != 0
 
 
-def test_stream_drivers_have_a_container_of_their_own(compose: dict[str, Any]) -> None:
+def test_stream_drivers_have_a_container_of_their_own_and_a_backup_has_every_volume_that_is_no_copy(
+    compose: dict[str, Any], project: Project
+) -> None:
     services = compose["services"]
-    executors = {
-        service["environment"]["AIRFLOW__CORE__EXECUTOR"].rpartition(".")[2]
-        for service in services.values()
-        if "AIRFLOW__CORE__EXECUTOR" in service.get("environment", {})
-    }
-    assert executors == {"EdgeExecutor"}
+    executors = [one.get("environment", {}).get("AIRFLOW__CORE__EXECUTOR", "") for one in services.values()]
+    assert {name.rpartition(".")[2] for name in executors if name} == {"EdgeExecutor"}
     assert [name for name, one in services.items() if "worker.sh" in str(one.get("command"))] == ["drivers"]
-
-
-def test_a_backup_has_every_volume_that_is_no_copy(compose: dict[str, Any], project: Project) -> None:
     [saved] = re.findall(r'^volumes="(.+)"$', (project.root / "docker" / "volumes.sh").read_text(), re.MULTILINE)
     assert set(saved.split()) == compose["volumes"].keys() - {"backups", "prometheus"}
 
 
-@pytest.mark.parametrize("words", [[], ["save"], ["load"], ["restore", "backup"], ["save", "backup", "more"]])
-def test_a_backup_that_is_asked_for_otherwise_is_told_how(project: Project, tmp_path: Path, words: list[str]) -> None:
-    assert saved_or_loaded(project, tmp_path, words) == (2, "usage: volumes.sh save|load FOLDER\n")
-
-
-def test_a_backup_that_is_not_there_is_not_made_by_loading_it(project: Project, tmp_path: Path) -> None:
-    assert saved_or_loaded(project, tmp_path, ["load", "mondya"]) == (2, "mondya: no such folder\n")
-
-
-def saved_or_loaded(project: Project, folder: Path, words: list[str]) -> tuple[int, str]:
-    """The exit code and what the script says; fails where it leaves something behind."""
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "usage: volumes.sh save|load FOLDER"),
+        (["load"], "usage: volumes.sh save|load FOLDER"),
+        (["restore", "backup"], "usage: volumes.sh save|load FOLDER"),
+        (["save", "backup", "more"], "usage: volumes.sh save|load FOLDER"),
+        (["load", "mondya"], "mondya: no such folder"),
+    ],
+)
+def test_a_backup_that_is_asked_for_otherwise_or_is_not_there_is_told(
+    project: Project, tmp_path: Path, words: list[str], said: str
+) -> None:
     command = ["/bin/sh", project.root / "docker" / "volumes.sh", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert list(folder.iterdir()) == []
-    return done.returncode, done.stderr
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr, list(tmp_path.iterdir())) == (2, f"{said}\n", [])
+
+
+JARS = SPARK / "jars"
+SERVICES = "META-INF/services/"
+LIBRARIES = ("numpy", "pandas", "pyarrow", "scipy")
+
+
+def classes(jar: Path) -> set[str]:
+    with ZipFile(jar) as file:
+        return {name.removesuffix(".class").replace("/", ".") for name in file.namelist() if name.endswith(".class")}
+
+
+def services(jar: Path) -> set[str]:
+    """The classes that whoever looks for services finds in ``jar``."""
+    with ZipFile(jar) as file:
+        named = [name for name in file.namelist() if name.startswith(SERVICES) and not name.endswith("/")]
+        lines = [line for name in named for line in file.read(name).decode(errors="replace").splitlines()]
+    return {line.partition("#")[0].strip() for line in lines} - {""}
+
+
+def test_every_line_takes_something_out_and_no_jar_that_is_kept_offers_a_class_that_is_taken_out(
+    project: Project, tmp_path: Path
+) -> None:
+    """Whoever looks for services, as Spark does for its data sources, would end at it."""
+    assert [pattern for pattern in patterns() if not list(JARS.glob(pattern))] == []
+    kept = [jar for jar in (*JARS.glob("*.jar"), *project.spark_jars.glob("*.jar")) if not is_unused(jar.name)]
+    gone = set[str]().union(*(classes(jar) for jar in JARS.glob("*.jar") if is_unused(jar.name)))
+    assert gone
+    assert {jar.name: found for jar in kept if (found := services(jar) & gone)} == {}
+    # and the Spark of the tests is that of the image
+    home = make_lean_spark(tmp_path)
+    names = {one.name for one in (home / "jars").iterdir()}
+    assert "spark-core_2.13-4.2.0.jar" in names and "connect-repl" not in names
+    assert not [name for name in names if name.startswith(("rocksdbjni", "hive-exec", "spark-mllib", "breeze"))]
+    assert (home / "bin" / "spark-submit").is_file()
+
+
+@pytest.fixture
+def leaned(tmp_path: Path, project: Project) -> Callable[[], subprocess.CompletedProcess[str]]:
+    """Runs docker/lean.sh on packages that are made up, with a jar for each of its patterns."""
+    packages, programs = tmp_path / "packages", tmp_path / "programs"
+    for pattern in patterns():
+        (packages / "pyspark" / "jars" / pattern.replace("*", "x")).mkdir(parents=True)
+    (packages / "pyspark" / "jars" / "spark-core_2.13.jar").touch()
+    for library in LIBRARIES:
+        (packages / library / "core" / "tests" / "data").mkdir(parents=True)
+        (packages / library / "testing").mkdir()
+    (packages / "pyarrow" / "include").mkdir()
+    (packages / "airflow" / "tests").mkdir(parents=True)
+    programs.mkdir()
+    (programs / "python").write_text(f"#!/bin/sh\necho {packages}\n")
+    (programs / "python").chmod(0o755)
+    command = ["sh", str(project.root / "docker" / "lean.sh")]
+    path = f"{programs}:/usr/bin:/bin"
+    return lambda: subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=False)
+
+
+def test_the_script_takes_out_what_is_listed_and_the_tests_of_libraries_and_ends_where_a_line_takes_nothing(
+    leaned: Callable[[], subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    ended = leaned()
+    assert ended.returncode == 0, ended.stderr
+    packages = tmp_path / "packages"
+    assert [one.name for one in (packages / "pyspark" / "jars").iterdir()] == ["spark-core_2.13.jar"]
+    assert {one.relative_to(packages).as_posix() for one in packages.rglob("test*")} == {
+        "airflow/tests",
+        *(f"{library}/testing" for library in LIBRARIES),
+    }
+    assert not (packages / "pyarrow" / "include").exists()
+    again = leaned()
+    assert again.returncode != 0 and patterns()[0] in again.stderr, "there is nothing of it left to take out"

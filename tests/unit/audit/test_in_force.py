@@ -1,24 +1,107 @@
-"""Item 1.4: the audit judges batches by their own declaration, and what a version wrote by that version."""
+"""A changed declaration is noticed; batches are judged by their own, and a release counts as its certificate says."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.batch_proofs import a_proof
+from tests.unit.audit.documents import a_run, certify, findings
 
+from recount.audit.carry.store import AuditStore
 from recount.audit.cut.audited_ledger import Ledger
-from recount.audit.cut.in_force import InForce
+from recount.audit.cut.in_force import InForce, certified_runs, removed_by_now
 from recount.declare.aggregates import count
 from recount.declare.fingerprint import Declared
+from recount.declare.groups import Archive
 from recount.declare.schema import LONG, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
 from recount.kafka.offsets import LogRange
+from recount.runtime.settings import Settings
 from recount.tables.decisions import DeclarationLog, OtherDeclaration
 from recount.tables.ledger import BatchProof, PartitionProof
+from recount.tables.places import Released, Tables
+
+OF_USERS = Topic(name="declared", key="user", value=RecordSchema.of(n=LONG))
+
+
+def declared(size: str) -> Declared:
+    flow = stream(OF_USERS).windowed_by(tumbling(size, grace="60 s")).aggregate(n=count()).emit_final()
+    return Declared.of(Topology(name="declared", sinks=[flow.to(Topic(name="out", key="user"))]))
+
+
+HOURLY, TWO_HOURLY = declared("1 h"), declared("2 h")
+
+
+def made_by(batch: int, fingerprint: str | None) -> BatchProof:
+    return a_proof(batch, fingerprint=fingerprint)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> DeclarationLog:
+    return DeclarationLog(str(tmp_path), "declared")
+
+
+def test_the_first_start_records_the_declaration_and_every_other_start_finds_it(log: DeclarationLog) -> None:
+    first = log.admit(HOURLY, None)
+    assert (first.kind, first.version) == ("first", 1)
+    assert (first.fingerprint, first.document) == (HOURLY.fingerprint, HOURLY.document)
+    assert log.admit(HOURLY, made_by(0, HOURLY.fingerprint)) == first
+    assert log.all() == [first]
+
+
+def test_a_window_of_another_size_is_refused_with_both_sizes_and_both_remedies(log: DeclarationLog) -> None:
+    log.admit(HOURLY, None)
+    with pytest.raises(OtherDeclaration) as refused:
+        log.require(TWO_HOURLY, made_by(0, HOURLY.fingerprint))
+    assert "window size of the aggregation by the record key: 1 h -> 2 h" in refused.value.what
+    assert "recount reset declared" in refused.value.remedy
+    assert "recount upgrade declared" in refused.value.remedy
+    assert len(log.all()) == 1
+
+
+def test_a_ledger_of_another_declaration_than_the_recorded_one_is_refused(log: DeclarationLog) -> None:
+    with pytest.raises(OtherDeclaration):
+        log.admit(HOURLY, made_by(3, TWO_HOURLY.fingerprint))
+    log.admit(HOURLY, None)
+    with pytest.raises(OtherDeclaration):
+        log.admit(HOURLY, made_by(3, TWO_HOURLY.fingerprint))
+
+
+def test_batches_of_earlier_releases_belong_to_the_declaration_that_is_found(log: DeclarationLog) -> None:
+    assert log.admit(HOURLY, made_by(7, None)).kind == "found"
+    with pytest.raises(OtherDeclaration):
+        log.require(TWO_HOURLY, made_by(7, None))
+
+
+def test_an_upgrade_admits_the_new_declaration_at_its_cut_only(log: DeclarationLog) -> None:
+    log.admit(HOURLY, None)
+    log.enact("upgrade", TWO_HOURLY, after=(0, 5), closed_ms=9)
+    assert log.admit(TWO_HOURLY, made_by(5, HOURLY.fingerprint)).closed_ms == 9
+    assert log.admit(TWO_HOURLY, made_by(6, TWO_HOURLY.fingerprint)).after == (0, 5)
+    with pytest.raises(OtherDeclaration):
+        log.admit(TWO_HOURLY, made_by(6, HOURLY.fingerprint))
+    with pytest.raises(OtherDeclaration):
+        log.admit(HOURLY, made_by(5, HOURLY.fingerprint))
+
+
+def test_a_reset_that_was_begun_must_be_finished_before_a_start(log: DeclarationLog) -> None:
+    log.admit(HOURLY, None)
+    log.enact("reset begun", TWO_HOURLY, version=2, begins={"declared": {0: 7}}, published={"out": {0: 3}})
+    with pytest.raises(OtherDeclaration, match="recount reset declared --yes"):
+        log.require(TWO_HOURLY, None)
+    log.enact("reset", TWO_HOURLY, version=2, begins={"declared": {0: 7}}, published={"out": {0: 3}})
+    enacted = log.admit(TWO_HOURLY, None)
+    assert (enacted.version, enacted.starts, enacted.published) == (2, {("declared", 0): 7}, {"out": {0: 3}})
+
+
+def test_an_archive_has_a_declaration_like_every_stream(tmp_path: Path) -> None:
+    log = DeclarationLog(str(tmp_path), "archive-declared")
+    assert log.admit(Declared.of(Archive(topic=OF_USERS)), None).document["topic"] == "declared"
 
 
 def clicks(size: str = "1 h", grace: str = "60 s") -> Topology:
@@ -39,10 +122,14 @@ def proof(batch: int, topology: Topology | None) -> BatchProof:
 
 
 def test_an_audit_with_another_declaration_than_the_one_in_force_is_refused(tmp_path: Path) -> None:
-    DeclarationLog(str(tmp_path), "clicks").admit(Declared.of(clicks()), None)
+    log = DeclarationLog(str(tmp_path), "clicks")
+    log.admit(Declared.of(clicks()), None)
     assert InForce.of(clicks(), str(tmp_path)).section(Ledger(()))["stream_version"] == 1
     with pytest.raises(OtherDeclaration, match="1 h -> 2 h"):
         InForce.of(clicks("2 h"), str(tmp_path))
+    log.enact("upgrade", Declared.of(clicks(grace="90 s")), after=(0, 3))
+    with pytest.raises(OtherDeclaration, match="grace"):
+        InForce.of(clicks(), str(tmp_path))  # the former code judges nothing after an upgrade
 
 
 def test_batches_of_another_declaration_are_not_judged_and_those_of_earlier_releases_are(tmp_path: Path) -> None:
@@ -53,27 +140,14 @@ def test_batches_of_another_declaration_are_not_judged_and_those_of_earlier_rele
     assert "recount reset clicks" in refused.value.remedy
 
 
-def test_the_former_code_judges_nothing_after_an_upgrade(tmp_path: Path) -> None:
-    log = DeclarationLog(str(tmp_path), "clicks")
-    log.admit(Declared.of(clicks()), None)
-    log.enact("upgrade", Declared.of(clicks(grace="90 s")), after=(0, 3))
-    with pytest.raises(OtherDeclaration, match="grace"):
-        InForce.of(clicks(), str(tmp_path))
-
-
 def test_what_was_written_before_a_version_began_is_not_its_own(tmp_path: Path) -> None:
     log = DeclarationLog(str(tmp_path), "clicks")
-    assert InForce.of(clicks(), str(tmp_path)).own("out", {0: LogRange(start=0, end=9)}) == {
-        0: LogRange(start=0, end=9)
-    }
+    whole = {0: LogRange(start=0, end=9)}
+    assert InForce.of(clicks(), str(tmp_path)).own("out", whole) == whole
     log.enact("reset", Declared.of(clicks()), version=2, begins={"clicks": {0: 4}}, published={"out": {0: 7, 1: 5}})
     known = InForce.of(clicks(), str(tmp_path))
     spans = {0: LogRange(start=2, end=9), 1: LogRange(start=6, end=8), 2: LogRange(start=0, end=3)}
-    assert known.own("out", spans) == {
-        0: LogRange(start=7, end=9),
-        1: LogRange(start=6, end=8),
-        2: LogRange(start=0, end=3),
-    }
+    assert known.own("out", spans) == {**spans, 0: LogRange(start=7, end=9)}
     assert known.own_ranges("out", {0: (0, 7), 1: (0, 4)}) == {0: (7, 7), 1: (0, 4)}, "1 was made anew, and is shorter"
     assert (known.begins("clicks"), known.begins("other")) == ({0: 4}, {})
 
@@ -107,10 +181,8 @@ def test_batches_before_a_sink_was_added_are_those_of_the_declaration_without_it
     assert [known.has_begun(topic, (0, 2)) for topic in ("out", "side-0", "side-1")] == [True, True, False]
     said = known.section(Ledger(tuple(proofs)))
     assert said["judged_after_batch"] is None
-    assert [(one["sink"], one["after_batch"]) for one in said["added_sinks"]] == [
-        ("side-0", [0, 1]),
-        ("side-1", [1, 0]),
-    ]
+    added = [(one["sink"], one["after_batch"]) for one in said["added_sinks"]]
+    assert added == [("side-0", [0, 1]), ("side-1", [1, 0])]
 
 
 def test_a_field_that_was_added_is_read_from_where_the_batches_before_ended(tmp_path: Path) -> None:
@@ -124,3 +196,38 @@ def test_a_field_that_was_added_is_read_from_where_the_batches_before_ended(tmp_
     assert known.section(ledger)["added_fields"] == [
         {"topic": "clicks", "field": "n", "after_batch": [0, 1], "from_offsets": {0: 6}}
     ]
+
+
+RELEASED = Released(before_ms=100, cut=(0, 3), offsets={"orders": {0: 5}})
+FORGED = Released(before_ms=2**60, cut=(0, 3), offsets={"orders": {0: 2**60, 1: 7}})
+NIGHT = a_run("night-1", batch=3, frontier_ms=900)
+
+
+def counted(settings: Settings, row: Released | None, certificate: dict[str, Any] | None) -> Released | None:
+    """What the one audit has released whose row and certificate say so."""
+    AuditStore(None, Tables(settings.data), "revenue").complete(replace(NIGHT, released=row))
+    if certificate is not None:
+        certify(Path(settings.reports), {**findings("night-1"), **certificate})
+    [run] = certified_runs(settings, "revenue")
+    return run.released
+
+
+@pytest.mark.parametrize("row", [None, RELEASED, FORGED])
+def test_the_certificate_counts_whatever_the_row_says(settings: Settings, row: Released | None) -> None:
+    assert counted(settings, row, {"released": asdict(RELEASED)}) == RELEASED
+    assert counted(settings, row, {"released": None}) is None
+
+
+def test_a_row_without_its_certificate_has_released_nothing(settings: Settings) -> None:
+    assert counted(settings, RELEASED, None) is None
+    certify(Path(settings.reports), {**findings("night-2"), "released": asdict(RELEASED)})
+    folder = Path(settings.reports) / "certificates" / "revenue"
+    (folder / "night-2.json").rename(folder / "night-1.json")
+    assert counted(settings, RELEASED, None) is None
+
+
+def test_the_stream_may_have_removed_what_audits_before_the_newest_have_released() -> None:
+    early, late = replace(NIGHT, released=RELEASED), replace(NIGHT, released=replace(RELEASED, before_ms=200))
+    assert removed_by_now([]) is removed_by_now([late]) is None
+    assert removed_by_now([early, late, NIGHT]) == late.released
+    assert removed_by_now([early, late]) == early.released

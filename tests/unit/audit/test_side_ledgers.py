@@ -1,14 +1,21 @@
-"""The late ledger and the dead letters are judged record by record."""
+"""Every offset has one fate; late records and dead letters are judged one by one, and too many are a warning."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
+from tests.batch_proofs import a_proof
+from tests.unit.audit.documents import findings
 
+from recount.audit.certificate.certificate_page import page
+from recount.audit.certificate.summary import summary
 from recount.audit.compare import side_ledgers
+from recount.audit.compare.conservation import GapPass, conservation_differences
 from recount.audit.compare.side_ledgers import (
     Comparison,
     late_records,
@@ -17,6 +24,13 @@ from recount.audit.compare.side_ledgers import (
     side_ledger_differences,
     within,
 )
+from recount.audit.cut.audited_ledger import Ledger
+from recount.audit.explain.completeness import LookupShare, warnings_of, warnings_of_lookups
+from recount.certificate.document import certified
+from recount.certificate.finding import PartitionAccount
+from recount.declare.limits import Health
+from recount.recompute.single_recompute import PartitionTotals
+from recount.tables.ledger import BatchProof, PartitionProof
 
 RECORD = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64}
 LATE = {
@@ -127,3 +141,100 @@ def test_a_letter_that_this_stream_did_not_write_is_extra(stream: str | None) ->
     mine = within(forged, "recount.mine", "orders", {0: (0, 10)}, LOG)
     [found] = side_ledger_differences([posted_letters(rows(BAD), mine, "orders.dlq")])
     assert (found.verdict, found.evidence) == ("extra", ("orders-0@3",))
+
+
+FATES = {"counted": 8, "late": 1, "filtered": 0, "null_key": 0, "dead_lettered": 1}
+ACCOUNT = PartitionAccount(topic="orders", partition=0, start=0, end=12, control=2, stream_time_ms=5, **FATES)
+TOTALS = PartitionTotals(partition=0, start=0, end=12, records=10, stream_time_ms=5, **FATES)
+CLAIM = PartitionProof(topic="orders", partition=0, start=0, end=12, records=10, stream_time_ms=5, **FATES)
+
+
+def ledger(*claims: PartitionProof) -> Ledger:
+    return Ledger(tuple(a_proof(number, claim, frontier_ms=5) for number, claim in enumerate(claims)))
+
+
+def test_an_offset_without_a_fate_is_unaccounted_and_where_all_are_explained_there_is_no_difference() -> None:
+    assert conservation_differences([ACCOUNT], [TOTALS], ledger(CLAIM)) == []
+    [difference] = conservation_differences([replace(ACCOUNT, control=1)], [TOTALS], ledger(CLAIM))
+    assert (difference.verdict, difference.evidence) == ("unaccounted", ("orders-0@[0, 12)",))
+
+
+def test_the_fates_of_all_batches_together_must_be_the_recomputed_ones() -> None:
+    first = replace(CLAIM, end=6, records=5, counted=5, late=0, dead_lettered=0, stream_time_ms=3)
+    second = replace(CLAIM, start=6, records=5, counted=3, late=1, dead_lettered=1)
+    assert conservation_differences([ACCOUNT], [TOTALS], ledger(first, second)) == []
+    wrong = ledger(first, replace(second, counted=4, late=0))
+    assert [one.verdict for one in conservation_differences([ACCOUNT], [TOTALS], wrong)] == ["counted", "late"]
+
+
+def test_the_stream_time_of_the_last_batch_must_be_the_recomputed_one() -> None:
+    found = conservation_differences([ACCOUNT], [TOTALS], ledger(replace(CLAIM, stream_time_ms=6)))
+    assert [(one.verdict, one.expected, one.actual) for one in found] == [("stream time", "5 ms", "6 ms")]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "gaps"),
+    [([0, 1, 2, 3], []), ([1, 3], [(0, 1), (2, 3)]), ([0], [(1, 4)]), ([3], [(0, 3)])],
+)
+def test_gaps_are_the_offsets_that_no_record_has(offsets: list[int], gaps: list[tuple[int, int]]) -> None:
+    batches = [
+        pa.record_batch([pa.array([0], pa.int32()), pa.array([offset], pa.int64())], names=["partition", "offset"])
+        for offset in offsets
+    ]
+    rows = [row for batch in GapPass(ranges={0: (0, 4)})(iter(batches)) for row in batch.to_pylist()]
+    assert [(row["start"], row["end"]) for row in rows if row["start"] < row["end"]] == gaps
+
+
+LIMITS = Health(dead_letters=0.01, late=0.05, batch_dead_letters=0.1, batch_late=0.5)
+MATCHED = certified({**findings("night-1"), "grace_misses": [], "grace_misses_found": 0}, None)
+
+
+def account(records: int, **fates: int) -> PartitionAccount:
+    counted = records - sum(fates.values())
+    told = {**dict.fromkeys(FATES, 0), **fates, "counted": counted}
+    return PartitionAccount(topic="orders", partition=0, start=0, end=records, stream_time_ms=None, **told)
+
+
+def batch(number: int, records: int, **fates: int) -> BatchProof:
+    part = PartitionProof(topic="orders", partition=0, start=0, end=records, records=records, **fates)
+    return a_proof(number, part)
+
+
+@pytest.mark.parametrize(("fate", "at_the_limit"), [("dead_lettered", 10), ("late", 50)])
+def test_a_night_at_its_limit_is_silent_and_one_record_more_is_a_warning(fate: str, at_the_limit: int) -> None:
+    assert warnings_of(LIMITS, [account(1_000, **{fate: at_the_limit})], []) == []
+    [warning] = warnings_of(LIMITS, [account(1_000, **{fate: at_the_limit + 1})], [])
+    assert f"{at_the_limit + 1} " in warning
+
+
+def test_a_single_batch_beyond_its_limit_is_a_warning_in_a_good_night() -> None:
+    night = [account(100_000, dead_lettered=60)]
+    [warning] = warnings_of(LIMITS, night, [batch(0, 99_900), batch(1, 100, dead_lettered=60)])
+    assert warning == "60 dead letters of batch 0/1 in 100 records: 60.00%, limit 10.00%"
+
+
+def test_many_bad_batches_are_counted_and_not_all_listed() -> None:
+    bad = [batch(number, 100, dead_lettered=60) for number in range(25)]
+    warnings = warnings_of(Health(dead_letters=1), [account(2_500, dead_lettered=1_500)], bad)
+    assert len(warnings) == 21
+    assert warnings[-1] == "5 more of single batches"
+
+
+def test_a_lookup_that_finds_almost_nothing_is_a_warning_and_its_share_is_shown() -> None:
+    share = LookupShare(lookup="left lookup in airlines", records=13_092, misses=13_092)
+    [warning] = warnings_of_lookups(Health(), [share, replace(share, misses=12_000)])
+    assert warning.startswith("13,092 of 13,092 records find no row in the left lookup in airlines: 100.00%")
+    assert warnings_of_lookups(Health(lookup_misses=1.0), [share]) == []
+    [caused] = warnings_of_lookups(Health(), [replace(share, cause="airlines is newer")])
+    assert caused.endswith("limit 95.00%; airlines is newer")
+    shown = {**MATCHED, "lookups": [asdict(replace(share, misses=6_546))]}
+    assert "6,546 (50.00 %)" in page(shown)
+    assert "Lookups" not in page(MATCHED)
+
+
+def test_page_and_summary_of_a_match_show_its_warnings_as_text() -> None:
+    quiet = page(MATCHED)
+    loud = {**MATCHED, "warnings": ["<b>200,000 dead letters</b>"]}
+    assert "Warnings" not in quiet
+    assert "&lt;b&gt;200,000 dead letters&lt;/b&gt;" in page(loud)
+    assert "with warnings" in str(summary(loud).renderables[0])  # type: ignore[attr-defined, union-attr]

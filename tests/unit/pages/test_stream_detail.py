@@ -1,6 +1,9 @@
-"""Open windows: those that a record at the frontier could still be in, up to the one of the largest stream time."""
+"""What the page of a stream says of its ledger: open windows, rates on the edges, what results wait for."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +15,9 @@ from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import TimeWindows, Windows, tumbling
-from recount.pages.stream_detail import OpenWindows, open_windows
-from recount.tables.ledger import PartitionProof
+from recount.pages.stream_detail import MOST_BATCHES, SPAN_MS, OpenWindows, Rates, TablesSay, leaving, open_windows
+from recount.runtime.times import instant_ms
+from recount.tables.ledger import BatchProof, PartitionProof
 
 CLICKS = Topic(name="clicks", key="user_id", value=RecordSchema.of(user_id=STRING))
 PER_USER = Topic(name="clicks-per-user", key="__key")
@@ -37,13 +41,7 @@ def test_a_window_is_open_until_the_frontier_has_passed_its_end_and_the_grace() 
     assert (after.number, after.first_ms, after.last_end_ms) == (1, 300_000, 600_000)
 
 
-@given(
-    st.integers(1, 40),
-    st.data(),
-    st.integers(0, 50),
-    st.integers(0, 300),
-    st.integers(0, 100),
-)
+@given(st.integers(1, 40), st.data(), st.integers(0, 50), st.integers(0, 300), st.integers(0, 100))
 def test_it_is_the_rule_by_which_the_windows_themselves_are_closed(
     size: int, data: st.DataObject, grace: int, frontier: int, ahead: int
 ) -> None:
@@ -68,3 +66,109 @@ def test_where_they_cannot_be_told_it_is_said_why() -> None:
 
 def test_a_stream_time_that_somebody_made_up_takes_no_time() -> None:
     assert now_open(tumbling("1 ms", grace="0 s"), 0, 2**62).number == 2**62 + 1
+
+
+MINUTE_MS = 60_000
+
+
+def batch(number: int, read: Mapping[str, int], written: Mapping[str, int], **fates: int) -> BatchProof:
+    """One a minute."""
+    parts = [
+        PartitionProof(topic=topic, partition=0, start=0, end=records, records=records, **fates)
+        for topic, records in read.items()
+    ]
+    return a_proof(number, *parts, batch_timestamp_ms=number * MINUTE_MS, emitted=dict(written))
+
+
+def labels(topology: Topology, rates: Rates) -> dict[str, float]:
+    """The rates by the beginning of what an operator is called."""
+    return {" ".join(str(node).split()[:2]): rate for node, rate in leaving(topology, rates).items()}
+
+
+def test_rates_are_of_the_time_since_the_oldest_batch_which_itself_came_before() -> None:
+    batches = batch(2, {"orders": 60}, {"t": 6}), batch(1, {"orders": 120}, {"t": 0}), batch(0, {"orders": 9_999}, {})
+    rates = Rates(since_ms=0, until_ms=2 * MINUTE_MS, read={"orders": 1.5}, written={"t": 0.05})
+    assert Rates.of(batches) == rates
+    # records without a value and dead letters do not leave the source
+    assert Rates.of([batch(1, {"orders": 60}, {}, dead_lettered=20, null_value=10), batch(0, {}, {})]).read == {
+        "orders": 0.5
+    }
+    for one_time in ([], [batch(0, {}, {})], [batch(0, {}, {})] * 2):
+        assert Rates.of(one_time) is None
+
+
+def test_only_recent_batches_count_and_an_old_one_only_where_there_is_no_other() -> None:
+    minutes = SPAN_MS // MINUTE_MS
+    long_ago = batch(0, {"orders": 10**9}, {})
+    now, before = batch(500, {"orders": 60}, {}), batch(500 - minutes, {"orders": 10**9}, {})
+    assert Rates.of([now, before, long_ago]) == Rates.of([now, before])
+    assert Rates.of([now, long_ago]) is not None
+
+
+@given(st.integers(0, 5 * MOST_BATCHES))
+def test_no_more_of_the_ledger_is_read_than_is_shown(batches: int) -> None:
+    read = 0
+
+    def ledger() -> object:
+        nonlocal read
+        for number in range(batches, 0, -1):
+            read += 1
+            yield a_proof(number, batch_timestamp_ms=number)
+
+    Rates.of(ledger())  # type: ignore[arg-type]
+    assert read <= MOST_BATCHES + 1
+
+
+def test_rows_are_followed_through_operators_that_hand_on_each_as_one_from_above_and_from_below() -> None:
+    stream = declared().topologies["revenue-by-region"]
+    rates = Rates(since_ms=0, until_ms=1_000, read={"orders": 40.0}, written={"windowed_revenue": 0.5})
+    assert labels(stream, rates) == {"source orders": 40.0, "select key": 40.0, "orders =": 0.5}
+
+
+def test_what_a_filter_lets_through_is_known_from_what_is_written_below_it() -> None:
+    stream = declared().topologies["high-value-orders"]
+    written = {written.table: 3.0 for written in stream.written}
+    found = leaving(stream, Rates(since_ms=0, until_ms=1_000, read={"orders": 40.0}, written=written))
+    filtered = [rate for node, rate in found.items() if str(node).startswith("filter")]
+    assert filtered and set(filtered) == {3.0}
+
+
+def test_a_filter_with_nothing_written_below_it_says_nothing() -> None:
+    stream = declared().topologies["section-visits"]
+    rates = Rates(since_ms=0, until_ms=1_000, read={"page-views": 2.0, "click-events": 3.0}, written={"visits": 4.0})
+    found = {str(node): rate for node, rate in leaving(stream, rates).items()}
+    assert found["merge"] == 5.0
+    assert found["filter (page != '')"] == 4.0
+    assert "filter (page != '/')" not in found
+
+
+DAY_MS = 86_400_000
+OLD_MS, NEW_MS = instant_ms("2013-03-18"), instant_ms("2026-11-29")
+
+
+def at(topic: str, partition: int, at_ms: int | None) -> PartitionProof:
+    return PartitionProof(topic=topic, partition=partition, start=0, end=1, stream_time_ms=at_ms)
+
+
+def wait(*parts: PartitionProof, frontier_ms: int | None = OLD_MS, limit_ms: int = DAY_MS) -> str | None:
+    return TablesSay(newest=a_proof(0, *parts, frontier_ms=frontier_ms)).results_wait(limit_ms)
+
+
+def test_the_topic_behind_and_the_one_ahead_are_named_with_their_times() -> None:
+    said = wait(at("departures", 0, OLD_MS), at("departures", 1, OLD_MS + 1), at("airlines", 0, NEW_MS))
+    assert said == "Results wait: departures is at 2013-03-18 00:00:00, airlines is at 2026-11-29 00:00:00."
+
+
+def test_of_one_topic_the_partitions_are_named() -> None:
+    said = wait(at("orders", 0, NEW_MS), at("orders", 1, OLD_MS))
+    assert said == "Results wait: orders-1 is at 2013-03-18 00:00:00, orders-0 is at 2026-11-29 00:00:00."
+
+
+def test_none_is_named_within_the_limit_nor_where_it_is_idle_nor_before_there_is_a_frontier() -> None:
+    near = (at("a", 0, OLD_MS), at("b", 0, OLD_MS + DAY_MS))
+    assert wait(*near) is None
+    assert wait(*near, limit_ms=DAY_MS - 1) is not None
+    assert wait(replace(at("a", 0, OLD_MS), idle=True), at("b", 0, NEW_MS)) is None
+    assert wait(at("a", 0, None), at("b", 0, NEW_MS)) is None
+    assert wait(at("a", 0, OLD_MS), at("b", 0, NEW_MS), frontier_ms=None) is None
+    assert TablesSay().results_wait(DAY_MS) is None

@@ -1,4 +1,4 @@
-"""What an answer counts: batches of the ledger, the newest rows, corrections, and what audits have judged."""
+"""What an answer counts: batches, the newest rows, corrections, what audits judged; docs/tables.md says the same."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
+from tests.unit.serve.snippets import rows_of, snippet
 from tests.unit.serve.written_streams import FIRST_MS, WrittenStream, as_arrivals, recorded_ms
 
 from recount.declare.columns import (
@@ -101,11 +103,9 @@ def test_the_newest_rows_come_first_so_that_one_row_of_a_key_is_its_current_valu
     assert shown(ask(revenue, key="tea"), *WINDOW) == [("tea", HOUR_MS, Decimal("3.25")), ("tea", 0, Decimal("1.50"))]
     current = ask(revenue, key="tea", limit="1")
     assert (current.total, shown(current, *WINDOW)) == (2, [("tea", HOUR_MS, Decimal("3.25"))])
-
-
-def test_a_key_that_has_no_row_has_an_answer_without_rows(revenue: WrittenStream) -> None:
-    found = ask(revenue, key="coffee")
-    assert (found.state, found.total, found.rows) == ("ready", 0, [])
+    none = ask(revenue, key="coffee")
+    assert (none.state, none.total, none.rows) == ("ready", 0, [])
+    assert b'"hourly_revenue":20.00' in ask(revenue, key="mug").to_json(), "with all digits of a decimal"
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,6 @@ def test_rows_are_counted_by_the_values_of_a_field_now_and_in_the_past(tmp_path:
     assert (then.total, shown(then, "tier", ROWS)) == (3, [("gold", 2), (None, 1)])
     now = ask(stream, **by_tier)
     assert (now.total, dict(shown(now, "tier", ROWS))) == (2, {"gold": 1, None: 1})
-
-
-def test_decimals_are_written_with_all_their_digits(revenue: WrittenStream) -> None:
-    assert b'"hourly_revenue":20.00' in ask(revenue, key="mug").to_json()
 
 
 def correction(number: int, **row: Any) -> pl.DataFrame:
@@ -319,3 +315,35 @@ def test_a_sink_must_be_named_where_a_stream_has_several() -> None:
 def test_every_sink_of_the_shop_can_be_asked() -> None:
     sinks = [AskedSink(topology, written) for topology in SHOP.values() for written in topology.written]
     assert all(sink.key in sink.fields and sink.identity for sink in sinks)
+
+
+@pytest.fixture
+def ordered(tmp_path: Path) -> WrittenStream:
+    """Users who order again and again."""
+    ordered = WrittenStream(SHOP["order-counts"], tmp_path)
+    cuts = [[order("ann", 1), order("bob", 2)], [order("ann", 3), order("eve", 4)], [order("bob", 5)]]
+    ordered.write([as_arrivals("orders", *cut) for cut in cuts])
+    return ordered
+
+
+@pytest.mark.parametrize("reader", ["Polars", "DuckDB"])
+def test_a_snippet_reads_what_an_answer_says(ordered: WrittenStream, reader: str) -> None:
+    for batch in range(3):
+        answered = sorted(shown(ask(ordered, at=str(recorded_ms(batch))), "user_id", "orders"))
+        assert rows_of(reader, data=ordered.tables.root, generation=0, batch=batch) == answered != []
+
+
+def test_corrections_are_read_as_the_page_says(ordered: WrittenStream) -> None:
+    for number, (user, orders, batch) in enumerate([("ann", 7, 1), ("bob", 8, 1), ("eve", None, 2)]):
+        ordered.correct("order_counts", count_correction(number, user, orders, batch))
+    connection = duckdb.connect()
+    for name, path in (("outputs", ordered.tables.output), ("corrections", ordered.tables.corrections)):
+        connection.register(name, DeltaTable(path("order_counts")).to_pyarrow_dataset())
+    found: list[Any] = connection.execute(snippet("Rows that backfills have corrected", "sql")).fetchall()
+    assert sorted(found) == sorted(shown(ask(ordered), "user_id", "orders")) == [("ann", 7), ("bob", 2)]
+
+
+def test_the_page_names_the_columns_of_an_output_table(ordered: WrittenStream) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "tables.md").read_text()
+    columns = pl.read_delta(ordered.tables.output("order_counts")).columns
+    assert [name for name in columns if name.startswith("recount_") and f"`{name}`" not in page] == []

@@ -74,10 +74,6 @@ def answered(sink: AskedSink, found: Answer) -> Any:
     return latest
 
 
-def window_of(sink: AskedSink, row: Mapping[str, Any]) -> tuple[int, int] | None:
-    return (row[WINDOW_START], row[WINDOW_END]) if sink.identity.has_bounds else None
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_an_answer_is_what_the_log_up_to_its_batch_says(name: str, tmp_path: Path) -> None:
     topology = SHOP[name]

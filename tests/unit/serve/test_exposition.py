@@ -1,9 +1,12 @@
-"""Metrics, as a parser of Prometheus' text format reads them."""
+"""Metrics, as a parser of Prometheus' text format reads them, and the patient call behind them."""
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Event
 from time import monotonic
 
 import polars as pl
@@ -18,7 +21,8 @@ from recount.declare.registry import declared
 from recount.engine.commit.delta_table import AppendOnlyTable
 from recount.kafka.connection import Connection
 from recount.kafka.lags import PartitionLag, StreamLag
-from recount.serve.broker_reading import BrokerReader, BrokerReading
+from recount.runtime.errors import Terminal
+from recount.serve.broker_reading import BrokerReader, BrokerReading, PatientCall
 from recount.serve.exposition import Ask, Exposition
 from recount.tables.ledger import PartitionProof
 
@@ -55,14 +59,10 @@ def scraped(stream: WrittenStream) -> Callable[[Ask], Samples]:
     return scrape
 
 
-def silent() -> None:
-    return None
-
-
 def test_tables_ledger_and_audits_are_told_without_a_broker(
     scraped: Callable[[Ask], Samples], stream: WrittenStream
 ) -> None:
-    told = scraped(silent)
+    told = scraped(lambda: None)
     assert (told["recount_source_up", "tables"], told["recount_source_up", "kafka"]) == (1, 0)
     path = stream.tables.output("order_counts")
     assert told["recount_table_rows", "order-counts", "outputs/order_counts"] == pl.read_delta(path).height == 3
@@ -130,9 +130,47 @@ def test_what_a_driver_has_not_said_is_left_out(scraped: Callable[[Ask], Samples
     assert ("recount_partition_lag_offsets", "order-counts", "orders", "0") not in told
 
 
+def test_the_page_lists_every_metric(stream: WrittenStream) -> None:
+    status = a_status(stream="order-counts")
+    ask = lambda: BrokerReading(statuses={"order-counts": status})  # noqa: E731
+    text = Exposition(tables=stream.tables, streams=[stream.topology], ask=ask).rendered().decode()
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    of_server = page.partition("## From recount serve")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"`(recount_[a-z_]+)`", of_server))
+    assert listed == set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
+
+
 def test_a_scrape_does_not_wait_for_brokers_that_do_not_answer() -> None:
     reader = BrokerReader(Connection(bootstrap_servers="127.0.0.1:1"), {}, patience_s=0.2)
     began = monotonic()
     assert reader() is None
     assert reader() is None
     assert monotonic() - began < 5
+
+
+def test_who_asks_while_an_overdue_call_runs_does_not_wait_and_a_call_in_time_is_its_result() -> None:
+    ask: PatientCall[bool] = PatientCall("brokers", 0.3)
+    goes_on = Event()
+    assert ask(goes_on.wait) is None
+    assert ask.problem == "the brokers have not answered within 0.3 s"
+    began = time.monotonic()
+    assert ask(lambda: True) is None
+    assert time.monotonic() - began < 0.2
+    goes_on.set()
+    deadline = time.monotonic() + 30
+    while ask(lambda: True) is None:
+        assert time.monotonic() < deadline
+    assert ask.problem is None
+
+
+def test_an_error_with_a_remedy_is_the_problem_and_another_one_is_raised() -> None:
+    ask: PatientCall[int] = PatientCall("brokers", 60)
+
+    def refuse() -> int:
+        raise Terminal("topic does not exist", given="recount.status", remedy="run the topics DAG")
+
+    assert ask(refuse) is None
+    assert "the brokers cannot be asked: topic does not exist" in (ask.problem or "")
+    assert "remedy: run the topics DAG" in (ask.problem or "")
+    with pytest.raises(ZeroDivisionError):
+        ask(lambda: 1 // 0)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -18,6 +24,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp
+from tests.eventually import eventually
 from tests.unit.serve.listened import listened
 from tests.unit.serve.test_questions import BY_NUMBER
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorded_ms
@@ -26,12 +36,13 @@ from recount.declare.registry import Declarations, declared
 from recount.declare.schema import LONG, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
+from recount.profile.daemon import LOOPBACK, free_ports
 from recount.runtime.errors import RecountError, Terminal, Transient
 from recount.runtime.settings import Settings
 from recount.runtime.times import NoTime, told_time
 from recount.serve.asked_sink import BadQuestion
 from recount.serve.http_answers import Server
-from recount.serve.listening import of_error, token_of
+from recount.serve.listening import LimitRate, RequireToken, of_error, rate_of, token_of
 
 TOKEN = "a-token-of-the-tests"  # noqa: S105
 KNOWN = {"Authorization": f"Bearer {TOKEN}"}
@@ -90,23 +101,14 @@ def test_the_current_value_of_a_key_is_its_newest_window(client: httpx.Client, p
         }
 
 
-def test_the_alias_of_a_current_value_needs_no_slash_at_its_end(client: httpx.Client) -> None:
-    assert said(client, "/stats/tea")["rows"] == said(client, "/stats/tea/")["rows"]
-
-
-def test_rows_can_be_asked_for_by_key_window_and_time(client: httpx.Client) -> None:
+def test_rows_can_be_asked_for_by_key_window_and_time_and_be_counted(client: httpx.Client) -> None:
+    assert said(client, "/stats/tea")["rows"] == said(client, "/stats/tea/")["rows"], "with and without a slash"
     assert said(client, REVENUE)["total"] == 2 * len(PRODUCTS)
     of_tea = said(client, f"{REVENUE}?key=tea&window={HOUR_S * 1_000}")
     assert [row["hourly_revenue"] for row in of_tea["rows"]] == [Decimal("1.50")]
     assert said(client, f"{REVENUE}?at={recorded_ms(0) - 1}")["state"] == "not ready"
-
-
-def test_rows_are_counted_by_a_field(client: httpx.Client) -> None:
     answer = said(client, f"{REVENUE}/counts?by=window_start")
     assert answer["rows"] == [{"window_start": hour * HOUR_S * 1_000, "recount_rows": len(PRODUCTS)} for hour in (1, 2)]
-
-
-def test_that_a_stream_has_no_results_yet_is_an_answer(client: httpx.Client) -> None:
     answer = said(client, "/streams/order-counts/order-counts?key=ann")
     assert (answer["state"], answer["reason"]) == ("not ready", "order-counts has not committed a batch yet")
 
@@ -275,14 +277,15 @@ def test_a_token_comes_from_a_file_that_others_cannot_read(tmp_path: Path) -> No
     file.chmod(0o640)
     with pytest.raises(Terminal, match="others can read the token"):
         token_of(file, {})
+    for missing in (None, tmp_path / "nothing"):
+        with pytest.raises(Terminal, match="token"):
+            token_of(missing, {})
 
 
-def test_a_token_comes_from_the_environment_and_is_no_setting() -> None:
+def test_a_token_comes_from_the_environment_and_is_no_setting(settings: Settings) -> None:
     assert token_of(None, {"RECOUNT_TOKEN": TOKEN}) == TOKEN
-    places = dict.fromkeys(("DATA", "CHECKPOINTS", "REPORTS", "LOGS", "RUN", "JARS", "BOOTSTRAP_SERVERS"), "x")
-    environ = {f"RECOUNT_{name}": value for name, value in places.items()}
-    settings = Settings.from_environment({**environ, "RECOUNT_PROFILE": "embedded", "RECOUNT_TOKEN": TOKEN})
-    assert TOKEN not in str(settings.to_environment())
+    read = Settings.from_environment({**settings.to_environment(), "RECOUNT_TOKEN": TOKEN})
+    assert TOKEN not in str(read.to_environment())
 
 
 @pytest.mark.parametrize("token", ["", "short", "with a space in the middle", "ünprintable-in-ascii", "x" * 513])
@@ -290,12 +293,6 @@ def test_a_token_that_can_be_guessed_or_not_be_sent_is_refused(token: str) -> No
     with pytest.raises(Terminal) as refused:
         token_of(None, {"RECOUNT_TOKEN": token})
     assert token not in str(refused.value) or not token
-
-
-def test_without_a_token_nothing_is_served(tmp_path: Path) -> None:
-    for file in (None, tmp_path / "nothing"):
-        with pytest.raises(Terminal, match="token"):
-            token_of(file, {})
 
 
 @pytest.mark.parametrize(
@@ -324,7 +321,77 @@ def test_each_operation_of_openapi_has_an_id_of_its_own_however_streams_and_topi
     server = replace(
         served(tmp_path), declarations=Declarations(topologies={one.name: one for one in named}, topics={})
     )
-    with listened(server.app(TOKEN)) as (host, port):
-        document = httpx.get(f"http://{host}:{port}/openapi.json", headers=KNOWN, timeout=60).json()
+    document = TestClient(server.app(TOKEN)).get("/openapi.json", headers=KNOWN).json()
     ids = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
     assert len(ids) == len(set(ids)) == 9
+
+
+def statuses(app: ASGIApp, times: int, address: str = "10.0.0.1", **headers: str) -> list[int]:
+    """What ``app`` answers to one after the other from ``address``."""
+
+    async def ask() -> list[int]:
+        transport = httpx.ASGITransport(app, client=(address, 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://recount", headers=headers) as client:
+            return [(await client.get("/")).status_code for _ in range(times)]
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture
+def limited() -> ASGIApp:
+    """Three requests in two seconds."""
+    return LimitRate(RequireToken(PlainTextResponse("answered"), TOKEN), rate_of("3/2 second"))
+
+
+def test_what_is_asked_too_often_is_refused_until_the_time_that_is_said(limited: ASGIApp) -> None:
+    with (
+        listened(limited) as (host, port),
+        httpx.Client(base_url=f"http://{host}:{port}", headers=KNOWN) as client,
+    ):
+        assert [client.get("/").status_code for _ in range(3)] == [200, 200, 200]
+        refused = client.get("/")
+        assert refused.status_code == 429 and refused.json()["expected"] == "at most 3 per 2 second"
+        time.sleep(int(refused.headers["Retry-After"]))
+        assert client.get("/").status_code == 200
+
+
+def test_guessing_tokens_is_limited_too_and_an_address_is_answered_while_another_asks_too_often(
+    limited: ASGIApp,
+) -> None:
+    assert statuses(limited, 4) == [401, 401, 401, 429]
+    assert statuses(limited, 4, "10.0.0.2", **KNOWN) == [200, 200, 200, 429]
+    assert statuses(limited, 1, "10.0.0.3", **KNOWN) == [200]
+
+
+@pytest.mark.parametrize("text", ["", "often", "50", "0/second", "-1/second", "5/fortnight"])
+def test_a_rate_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(Terminal, match=r"--rate 50/second"):
+        rate_of(text)
+
+
+def test_a_process_answers_those_who_have_the_token_until_it_is_ended(tmp_path: Path, settings: Settings) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    file.chmod(0o600)
+    [port] = free_ports(1)
+    code = "import sys; from recount.cli import app; app(['serve', *sys.argv[1:]])"
+    arguments = ["--token-file", str(file), "--port", str(port), "--route", "stats=product-revenue"]
+
+    def asked(path: str, **headers: str) -> httpx.Response | None:
+        try:
+            return httpx.get(f"http://{LOOPBACK}:{port}{path}", headers=headers, timeout=60)
+        except httpx.ConnectError:
+            return None
+
+    environment = {**os.environ, **settings.to_environment()}
+    with subprocess.Popen([sys.executable, "-c", code, *arguments], env=environment) as server:
+        try:
+            assert eventually(lambda: asked("/streams") is not None, expected=True, limit_s=120)
+            assert asked("/streams").status_code == 401
+            assert asked("/stats/tea/", **KNOWN).json()["state"] == "not ready"
+            assert 'recount_source_up{source="kafka"} 0.0' in asked("/metrics", **KNOWN).text
+            server.send_signal(signal.SIGTERM)
+            # as a shell tells that a signal ended it, once all answers had been given
+            assert server.wait(60) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+        finally:
+            server.kill()

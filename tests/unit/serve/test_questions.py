@@ -1,12 +1,25 @@
-"""Texts become a question, or an error that says what was expected; nothing else."""
+"""Texts, a caller's or those of ``recount query``, become a question, or an error that says what was expected."""
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import typer
+from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.serve.test_answers import ask, order
+from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorded_ms
+from typer.testing import CliRunner
 
 from recount.declare.expressions import col
 from recount.declare.registry import declared
@@ -14,9 +27,11 @@ from recount.declare.schema import LONG, STRING, RecordSchema, list_of
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.runtime.errors import Terminal
+from recount.runtime.settings import Settings
 from recount.runtime.times import NoTime, instant_ms
-from recount.serve.asked_sink import AskedSink, BadQuestion
-from recount.serve.question import MOST_ROWS, Question
+from recount.serve.answer import _roughly
+from recount.serve.asked_sink import AskedSink, BadQuestion, asked_sink
+from recount.serve.question import MOST_ROWS, Question, query
 
 NUMBERED = Topic(name="numbered", key="id", value=RecordSchema.of(number=LONG, tags=list_of(STRING)))
 BY_NUMBER = Topology(
@@ -44,11 +59,8 @@ def test_anything_else_is_no_such_key(text: str) -> None:
     assert refused.value.expected == "a LONG: number is a whole number of 64 bits"
 
 
-def test_a_key_that_is_declared_as_a_string_is_any_text() -> None:
+def test_a_key_that_is_declared_as_a_string_is_any_text_but_no_half_a_character_as_a_shell_can_give_it() -> None:
     assert of(REVENUE, key=" tea/\x00 ").key == " tea/\x00 "
-
-
-def test_half_a_character_as_a_shell_can_give_it_is_no_key() -> None:
     with pytest.raises(BadQuestion):
         of(REVENUE, key="\udcff")
 
@@ -70,13 +82,9 @@ def test_a_question_is_about_the_past() -> None:
         of(at=str(NOW_MS + 1))
 
 
-@pytest.mark.parametrize(
-    ("text", "is_good"), [("1", True), (str(MOST_ROWS), True), ("0", False), ("-1", False), ("", False)]
-)
-def test_the_number_of_rows_is_bounded(text: str, is_good: bool) -> None:
-    if is_good:
-        assert of(limit=text).limit == int(text)
-        return
+@pytest.mark.parametrize("text", ["0", "-1", "", str(MOST_ROWS + 1)])
+def test_the_number_of_rows_is_bounded(text: str) -> None:
+    assert [of(limit=str(rows)).limit for rows in (1, MOST_ROWS)] == [1, MOST_ROWS]
     with pytest.raises(BadQuestion):
         of(limit=text)
 
@@ -103,3 +111,105 @@ def test_rows_are_counted_by_a_field_that_is_no_list() -> None:
 def test_any_texts_are_a_question_or_an_error_that_a_human_can_mend(sink: AskedSink, texts: dict[str, str]) -> None:
     with suppress(Terminal):
         assert of(sink, **texts).sink is sink
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two products, one of them with a name that a terminal would obey."""
+    root = tmp_path_factory.mktemp("data")
+    orders = [
+        ("o1", 1, {"order_id": "o1", "product": "tea", "amount": "1.50"}),
+        ("o2", 3_600, {"order_id": "o2", "product": "\x1b[31m[red]", "amount": "2"}),
+    ]
+    WrittenStream(declared().topologies["product-revenue"], root).write([as_arrivals("orders", *orders)])
+    return root
+
+
+@pytest.fixture
+def typed(data: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """``recount query`` with these arguments."""
+    for name, value in replace(settings, data=str(data)).to_environment().items():
+        monkeypatch.setenv(name, value)
+    app = typer.Typer()
+    app.command()(query)
+    return lambda *arguments: CliRunner().invoke(app, list(arguments))
+
+
+def test_rows_are_shown_as_a_table_with_the_batch_that_they_are_from_or_as_json(typed: Callable[..., Result]) -> None:
+    ended = typed("product-revenue", "--key", "tea")
+    assert ended.exit_code == 0, ended.exception
+    lines = ended.output.splitlines()
+    [row] = [line for line in lines if "tea" in line]
+    assert "1970-01-01 01:00:00" in row and "1.50" in row
+    assert lines[-3] == "rows: 1"
+    assert lines[-2].startswith("as of batch 0/0, recorded 2023-11-14 22:13:20 UTC")
+    assert lines[-1] == "never audited"
+    assert json.loads(typed("product-revenue", "--key", "tea", "--json").output)["total"] == 1
+    shown = typed("product-revenue").output
+    assert ("\x1b" in shown, r"'\x1b[31m[red]'" in shown) == (False, True), "what a terminal would obey"
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "shown"), [(999, "0 ms"), (59_999, "59 s"), (60_000, "1 min"), (7_199_999, "1 h"), (90_000_000, "1 d")]
+)
+def test_the_age_of_a_batch_is_told_in_its_largest_unit(age_ms: int, shown: str) -> None:
+    assert _roughly(age_ms) == shown
+
+
+def test_that_nothing_is_known_yet_is_an_answer(typed: Callable[..., Result]) -> None:
+    ended = typed("product-revenue", "--at", str(recorded_ms(0) - 1))
+    assert (ended.exit_code, ended.output) == (0, "not ready: product-revenue had not committed a batch by then\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["high-value-orders"], "one of high-value-orders, vip-orders"),
+        (["archive-orders"], "a topology"),
+        (["product-revenue", "--limit", "all"], "1 to 10000"),
+        (["product-revenue", "--at", "yesterday"], "a time in ISO 8601"),
+    ],
+)
+def test_a_question_that_means_nothing_is_an_error_that_says_what_does(
+    typed: Callable[..., Result], arguments: list[str], expected: str
+) -> None:
+    ended = typed(*arguments)
+    assert isinstance(ended.exception, Terminal)
+    assert expected in ended.exception.expected
+
+
+def test_an_answer_needs_neither_spark_nor_kafka() -> None:
+    heavy = "{'pyspark', 'airflow', 'confluent_kafka', 'great_expectations', 'fastapi'}"
+    modules = "recount.serve.question, recount.serve.answer"
+    code = f"import sys, {modules}; print({heavy} & sys.modules.keys())"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown == "set()\n"
+
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "asking.md").read_text()
+QUERIES = re.findall(r"^recount query (.*?)(?:  .*)?$", PAGE + (DOCS / "tables.md").read_text(), re.MULTILINE)
+QUERIES += re.findall(r"`recount query (.*?)`", (DOCS / "systems.md").read_text())
+TEXTS = ("key", "window", "at", "limit", "count_by")
+LATER_MS = 1_900_000_000_000
+
+
+@pytest.mark.parametrize("arguments", QUERIES)
+def test_each_command_is_a_question_that_can_be_asked(arguments: str) -> None:
+    app = typer.Typer()
+    app.command()(query)
+    given = typer.main.get_command(app).make_context("query", shlex.split(arguments)).params
+    sink = asked_sink(declared().topology(given["stream"]), given["sink"])
+    texts = {name: given[name] for name in TEXTS if given[name] is not None}
+    assert Question.of(sink, now_ms=LATER_MS, **texts).sink is sink
+
+
+def test_the_answer_on_the_page_has_the_fields_of_an_answer(tmp_path: Path) -> None:
+    audited = WrittenStream(declared().topologies["product-revenue"], tmp_path)
+    audited.write([as_arrivals("orders", order("tea", 1))])
+    audited.audit(0)
+    [shown] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    told, real = json.loads(shown), json.loads(ask(audited, key="tea").to_json())
+    for document, other in ((told, real), *((told[name], real[name]) for name in ("as_of", "audit"))):
+        assert list(document) == list(other)
+    assert list(told["rows"][0]) == list(real["rows"][0])

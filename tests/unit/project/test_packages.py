@@ -1,4 +1,4 @@
-"""What pyproject.toml says of other packages: ranges that our own environment is within, and parts that stand alone."""
+"""The wheel, the packages that it needs, and the pytest plugin in it; ``make test-dist`` installs it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,73 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from email import message_from_bytes
 from functools import cache
 from importlib.metadata import packages_distributions, requires, version
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
 
-from recount.runtime.installation import LIBRARIES, MissingExtra, missing_extras_named, require_extra
+from recount.profile.project import Project
+from recount.runtime.installation import (
+    LIBRARIES,
+    MissingExtra,
+    coordinates,
+    missing_extras_named,
+    require_extra,
+    shipped,
+)
 
-SOURCES = Path(__file__).parents[2] / "include"
+
+@pytest.fixture(scope="module")
+def wheel(project: Project, tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=project.root, capture_output=True, timeout=120, check=True)
+    [file] = folder.glob("*.whl")
+    return ZipFile(file)
+
+
+def test_the_wheel_has_one_typed_package_with_jobs_suites_jars_and_templates(project: Project, wheel: ZipFile) -> None:
+    names = set(wheel.namelist())
+    assert {top for name in names if not (top := name.split("/")[0]).endswith(".dist-info")} == {"recount"}
+    assert "recount/py.typed" in names
+    for folder, pattern in (("spark_jobs", "*.py"), ("expectations", "*.json"), ("docker", "*")):
+        files = list((project.root / folder).glob(pattern))
+        assert files and {f"recount/shipped/{folder}/{file.name}" for file in files} <= names
+    assert wheel.read("recount/shipped/pom.xml") == (project.root / "pom.xml").read_bytes()
+    assert any(name.startswith("recount/project/templates/") for name in names)
+
+
+def test_the_wheel_says_what_it_needs_and_which_extras_there_are(wheel: ZipFile) -> None:
+    [file] = [name for name in wheel.namelist() if name.endswith("METADATA")]
+    told = message_from_bytes(wheel.read(file))
+    extras = {"airflow", "fab", "kubernetes", "audit", "serve", "registry", "local"}
+    assert set(told.get_all("Provides-Extra", [])) == extras
+    needed = " ".join(told.get_all("Requires-Dist", []))
+    assert "pyspark<4.3,>=4.2.0" in needed
+    for tool in ("pytest", "hypothesis", "ruff", "mypy", "hatchling"):
+        assert tool not in needed
+
+
+def test_the_tools_for_tests_are_not_in_the_lock_of_the_product(project: Project) -> None:
+    lines = (project.root / "requirements" / "main.lock").read_text().splitlines()
+    names = {line.split("==")[0] for line in lines if "==" in line}
+    assert "pyspark" in names
+    assert not names & {"pytest", "hypothesis", "ruff", "mypy", "playwright", "pre-commit", "hatchling", "matplotlib"}
+    image = (project.root / "docker" / "Dockerfile").read_text()
+    assert "dev.lock" not in image
+
+
+def test_the_list_of_jars_is_read_as_maven_reads_it() -> None:
+    assert len(coordinates("spark")) == 9
+    assert all(one.count(":") == 2 and "$" not in one for one in (*coordinates("spark"), *coordinates("kafka")))
+    assert shipped("pom.xml").is_file()
+
+
+SOURCES = Path(__file__).parents[3] / "include"
 MODULES = {
     ".".join(file.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__"): file
     for file in sorted((SOURCES / "recount").rglob("*.py"))
@@ -127,21 +184,14 @@ def test_the_versions_of_our_own_environment_are_within_the_ranges(extra: str) -
     assert asked
 
 
-def test_a_missing_library_is_told_with_its_extra() -> None:
+def test_a_missing_library_is_told_with_its_extra_and_one_of_no_extra_as_it_is() -> None:
     with pytest.raises(MissingExtra) as raised, missing_extras_named():
         raise ModuleNotFoundError("no", name="great_expectations.core")
-    assert raised.value.extra == "audit"
-    assert raised.value.remedy == "pip install 'recount[audit]'"
+    assert (raised.value.extra, raised.value.remedy) == ("audit", "pip install 'recount[audit]'")
     assert isinstance(raised.value, ImportError)
-
-
-def test_a_library_of_no_extra_is_told_as_it_is() -> None:
-    with pytest.raises(ModuleNotFoundError) as raised, missing_extras_named():
+    with pytest.raises(ModuleNotFoundError) as other, missing_extras_named():
         raise ModuleNotFoundError("no", name="parcels")
-    assert type(raised.value) is ModuleNotFoundError
-
-
-def test_an_extra_that_is_installed_is_not_missing() -> None:
+    assert type(other.value) is ModuleNotFoundError
     for extra in ("airflow", "fab", "kubernetes", "audit", "serve", "local"):
         require_extra(extra)
 
@@ -152,3 +202,29 @@ def test_a_command_without_its_extra_ends_with_the_name_of_the_extra() -> None:
     assert ended.returncode == 1
     assert "remedy: pip install 'recount[local]'" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+USERS_TEST = """
+from recount.declare.expressions import col
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+
+orders = Topic(name="orders", key="order_id", value=RecordSchema.of(amount=LONG))
+high = Topic(name="high", key="order_id")
+routing = Topology(name="routing", sinks=[stream(orders).filter(col("amount") > 100).to(high)])
+
+def test_only_orders_above_100_pass(topology_driver):
+    driver = topology_driver(routing)
+    for amount in (100, 101):
+        driver.pipe("orders", key="o", value={"amount": amount}, timestamp_ms=0)
+    assert [out.value["amount"] for out in driver.read("high")] == [101]
+"""
+
+
+def test_a_users_test_gets_a_driver_without_a_broker_or_a_jvm(tmp_path: Path) -> None:
+    (tmp_path / "test_users.py").write_text(USERS_TEST)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "recount.testing", "-p", "no:cacheprovider", "test_users.py"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stdout
+    assert "1 passed" in run.stdout
