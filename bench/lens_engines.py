@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import polars as pl
 import typer
 
 from bench.cluster import cluster
@@ -31,12 +32,11 @@ from bench.report import Place, Report
 from bench.running import Bench, Run
 from bench.session import machine
 from bench.table import Rows
-from recount.advise.lens.engine_clocks import KAFKA_STREAMS, running_maxima
-from recount.advise.lens.engine_clocks import STRUCTURED_STREAMING as STRUCTURED
-from recount.advise.lens.lens_answer import Between, LensAnswer
-from recount.advise.lens.lens_log import records_of
-from recount.advise.lens.lens_stretch import Longs, Modelled, Stretch, stretch_of
-from recount.advise.lens.looking import looked_at
+from recount.advise.engine_clocks import KAFKA_STREAMS
+from recount.advise.engine_clocks import STRUCTURED_STREAMING as STRUCTURED
+from recount.advise.lens_answer import Between, LensAnswer, looked_at
+from recount.advise.lens_log import records_of
+from recount.advise.lens_model import Longs, Modelled, Span, span_of
 from recount.declare.aggregates import count
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import SessionWindows, TimeWindows, session, tumbling
@@ -107,7 +107,8 @@ class Beside:
                 times.append(message.timestamp()[1])
                 tasks.append(partition)
         time_ms = np.array(times, np.int64)
-        reached_ms = running_maxima(np.array(tasks, np.int64), time_ms)
+        read = pl.DataFrame({"task": tasks, "time": times})
+        reached_ms = read.select(pl.col("time").cum_max().over("task"))["time"].to_numpy()
         return int(np.count_nonzero(time_ms - time_ms % WINDOW_MS + WINDOW_MS + GRACE_MS <= reached_ms))
 
     def structured_streaming(self, job: Job) -> Held:
@@ -125,15 +126,15 @@ class Beside:
         with self.ran(RECOUNT, job) as (run, dropped):
             modelled, tables = Modelled.of(self.topology(job)), Tables(f"{run.state}/tables")
             proofs = Proofs(state=tables.state(run.application), moved_to=tables.ledger(run.application))
-            stretch = stretch_of(modelled, (entry.proof for entry in proofs.newest_first()), None, None)
-            answer = looked_at(modelled, stretch, records_of(stretch, self.connection, tables))
+            span = span_of(modelled, (entry.proof for entry in proofs.newest_first()), None, None)
+            answer = looked_at(modelled, span, records_of(span, self.connection, tables))
         model = Between(answer.late, answer.late)
         return Held(job=job.name, engine="Recount", reading="by partition", model=model, dropped=dropped), answer
 
-    def answer(self, job: Job, stretch: Stretch) -> LensAnswer:
+    def answer(self, job: Job, span: Span) -> LensAnswer:
         """What the lens says of ``job``."""
         nothing = Tables(str(self.bench.folder / "no-archive"))
-        return looked_at(Modelled.of(self.topology(job)), stretch, records_of(stretch, self.connection, nothing))
+        return looked_at(Modelled.of(self.topology(job)), span, records_of(span, self.connection, nothing))
 
     def topology(self, job: Job) -> Topology:
         """The job as the contenders run it: where Kafka Streams keeps the key, so does this."""
@@ -142,11 +143,11 @@ class Beside:
             return job.topology("lens", self.flow.topic, "lens-results")
         return _counted(self.flow.topic, windows)
 
-    def whole(self, job: Job) -> Stretch:
+    def whole(self, job: Job) -> Span:
         """The whole topic as one batch."""
         ends = self.ends(self.flow.topic)
         bounds = {partition: np.array([0, end], np.int64) for partition, end in ends.items()}
-        return Stretch(
+        return Span(
             topic=Modelled.of(self.topology(job)).source.topic.name,
             recorded_bounds=bounds,
             recorded_ms=np.array([int(self.flow.timestamp_ms.max())], np.int64),

@@ -59,7 +59,7 @@ _COMMANDS = {
     "query": ("recount.serve.question:query", "Ask what a stream's results are, or were at a time in the past."),
     "serve": ("recount.serve.question:serve", "Answer such questions over HTTP."),
     "lens": (
-        "recount.advise.lens.lens_command:lens",
+        "recount.advise.lens_command:lens",
         "Say what Kafka Streams and Spark would have answered on the same log.",
     ),
     "panels": ("recount.advise.panels:panels", "Write what pages show of a longer grace and other engines."),

@@ -13,7 +13,7 @@ from tests.unit.serve.written_streams import WrittenStream, recorded_ms
 from tests.unit.topologies.shop_log import Arrival
 from typer.testing import CliRunner
 
-from recount.advise.lens.lens_command import lens
+from recount.advise.lens_command import lens
 from recount.kafka.connection import Connection
 from recount.runtime.settings import Settings
 

@@ -11,16 +11,16 @@ from confluent_kafka import TopicPartition
 from deltalake import write_deltalake
 from tests.integration.kafka.conftest import MakeTopic
 
-from recount.advise.lens.lens_log import records_of
-from recount.advise.lens.lens_stretch import Stretch
+from recount.advise.lens_log import records_of
+from recount.advise.lens_model import Span
 from recount.kafka.connection import Connection
 from recount.runtime.errors import Terminal
 from recount.tables.places import Tables
 
 
-def stretch(topic: str, end: int) -> Stretch:
+def span(topic: str, end: int) -> Span:
     bounds = {0: np.array([0, end], np.int64)}
-    return Stretch(
+    return Span(
         topic=topic,
         recorded_bounds=bounds,
         recorded_ms=np.array([1], np.int64),
@@ -57,13 +57,13 @@ def test_a_log_is_read_from_the_archive_and_then_from_kafka(
     for answer in admin.delete_records([TopicPartition(topic, 0, 6)]).values():
         answer.result()
     with pytest.raises(Terminal) as refused:
-        list(records_of(stretch(topic, 10), connection, tables))
+        list(records_of(span(topic, 10), connection, tables))
     assert (refused.value.given, refused.value.expected) == (
         "4 records at offsets 0 to 10",
         "10 records, as its ledger says",
     )
     archive(tables, topic, range(8))
-    archived, on_kafka = records_of(stretch(topic, 10), connection, tables)
+    archived, on_kafka = records_of(span(topic, 10), connection, tables)
     assert (list(archived.offsets), list(on_kafka.offsets)) == ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9])
     assert [*archived.values, *on_kafka.values] == [b"%d" % number for number in range(10)]
     assert [*archived.timestamps_ms, *on_kafka.timestamps_ms] == list(range(1_000, 1_010))

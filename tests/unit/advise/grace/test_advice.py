@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,9 +143,3 @@ def test_of_every_stream_of_the_shop_each_grace_can_be_lengthened_alone(name: st
         before, after = (StateInAll.of(one, given).rows for one in (topology, longer))
         # of sessions all keys can be open already
         assert after > before if judge.makes_results else after >= before
-
-
-def test_a_page_that_asks_for_advice_loads_no_spark() -> None:
-    loaded = "import sys, recount.advise.grace_advice; print([m for m in ('pyspark', 'pandas') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

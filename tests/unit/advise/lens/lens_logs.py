@@ -10,11 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 from tests.batch_proofs import a_proof
 
-from recount.advise.lens.engine_clocks import Reaching, reaching
-from recount.advise.lens.lens_answer import EngineAnswer, LensAnswer
-from recount.advise.lens.lens_log import Records
-from recount.advise.lens.lens_stretch import Modelled, Stretch, stretch_of
-from recount.advise.lens.looking import looked_at
+from recount.advise.lens_answer import EngineAnswer, LensAnswer, looked_at
+from recount.advise.lens_log import Reaching, Records, reaching
+from recount.advise.lens_model import Modelled, Span, span_of
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.schema import LONG, STRING, RecordSchema
@@ -81,8 +79,8 @@ class ClickLog:
             found.append(a_proof(number, *parts, batch_timestamp_ms=(number + 1) * 1_000))
         return found[::-1]
 
-    def records(self, stretch: Stretch) -> Iterator[Records]:
-        for p, (start, end) in stretch.ranges.items():
+    def records(self, span: Span) -> Iterator[Records]:
+        for p, (start, end) in span.ranges.items():
             mine = self.clicks(p)[start:end]
             yield Records(
                 partition=p,
@@ -92,12 +90,12 @@ class ClickLog:
                 values=[json.dumps({"user": user, "n": n}).encode() for n, (_, _, user) in enumerate(mine)],
             )
 
-    def stretch(self, topology: Topology, start_ms: int | None = None, end_ms: int | None = None) -> Stretch:
-        return stretch_of(Modelled.of(topology), self.proofs, start_ms, end_ms)
+    def span(self, topology: Topology, start_ms: int | None = None, end_ms: int | None = None) -> Span:
+        return span_of(Modelled.of(topology), self.proofs, start_ms, end_ms)
 
     def reaching(self, topology: Topology) -> Reaching:
-        stretch = self.stretch(topology)
-        return reaching(Modelled.of(topology), stretch, self.records(stretch))
+        span = self.span(topology)
+        return reaching(Modelled.of(topology), span, self.records(span))
 
     def answer(
         self,
@@ -106,10 +104,10 @@ class ClickLog:
         end_ms: int | None = None,
         batch_records: int | None = None,
     ) -> LensAnswer:
-        stretch = self.stretch(topology, start_ms, end_ms)
+        span = self.span(topology, start_ms, end_ms)
         if batch_records is not None:
-            stretch = stretch.cut_anew(batch_records)
-        return looked_at(Modelled.of(topology), stretch, self.records(stretch), first=100)
+            span = span.in_batches_of(batch_records)
+        return looked_at(Modelled.of(topology), span, self.records(span), first=100)
 
 
 def engines(answer: LensAnswer) -> tuple[EngineAnswer, EngineAnswer]:

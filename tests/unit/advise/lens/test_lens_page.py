@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 import pytest
 from tests.batch_proofs import a_proof
 
-from recount.advise.lens.lens_answer import LensAnswer
-from recount.advise.lens.lens_command import told
-from recount.advise.lens.lens_log import Records
-from recount.advise.lens.lens_stretch import Modelled, stretch_of
-from recount.advise.lens.looking import looked_at
+from recount.advise.lens_answer import LensAnswer, looked_at
+from recount.advise.lens_command import told
+from recount.advise.lens_log import Records
+from recount.advise.lens_model import Modelled, span_of
 from recount.declare.registry import declared
 from recount.profile.project import Project
 from recount.runtime.console import print_whole
@@ -52,7 +51,7 @@ def answered() -> LensAnswer:
         ]
         proofs.append(a_proof(batch, *parts, batch_timestamp_ms=at_ms("9:06:30")))
         starts = ends
-    return looked_at(modelled, stretch_of(modelled, proofs[::-1], None, None), log())
+    return looked_at(modelled, span_of(modelled, proofs[::-1], None, None), log())
 
 
 def test_the_page_shows_what_the_command_shows(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.advise.lens.lens_logs import CLICKS, OUT
 
-from recount.advise.lens.lens_stretch import Modelled, NoModel
+from recount.advise.lens_model import Modelled, NoModel
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.registry import declared

@@ -12,10 +12,9 @@ from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
-from recount.advise.lens.lens_answer import EngineAnswer, LensAnswer
-from recount.advise.lens.lens_log import records_of
-from recount.advise.lens.lens_stretch import Modelled, stretch_of
-from recount.advise.lens.looking import FIRST, looked_at
+from recount.advise.lens_answer import FIRST, EngineAnswer, LensAnswer, looked_at
+from recount.advise.lens_log import records_of
+from recount.advise.lens_model import Modelled, span_of
 from recount.declare.groups import Archive
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.registry import declared
@@ -206,8 +205,8 @@ def lens_of(
     """
     modelled, tables = Modelled.of(topology), Tables(settings.data)
     proofs = Proofs(state=tables.state(topology.name), moved_to=tables.ledger(topology.name))
-    stretch = stretch_of(modelled, (entry.proof for entry in proofs.newest_first()), start_ms, end_ms)
-    to_read = sum(stretch.records.values())
+    span = span_of(modelled, (entry.proof for entry in proofs.newest_first()), start_ms, end_ms)
+    to_read = sum(span.records.values())
     if most_records is not None and to_read > most_records:
         raise Terminal(
             "the lens would have to read too many records",
@@ -216,11 +215,11 @@ def lens_of(
             remedy=f"recount lens {topology.name}",
         )
     if batch_records is not None:
-        stretch = stretch.cut_anew(batch_records)
+        span = span.in_batches_of(batch_records)
     return looked_at(
         modelled,
-        stretch,
-        records_of(stretch, Connection.of(settings), tables),
+        span,
+        records_of(span, Connection.of(settings), tables),
         start_ms=start_ms,
         end_ms=end_ms,
         batch_records=batch_records,

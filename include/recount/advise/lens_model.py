@@ -1,11 +1,12 @@
-"""The part of the log that the lens looks at, by batches, and the topologies for which it has a model.
+"""The topologies for which the lens has a model, and the part of their log that it looks at, by batches.
 
-These have one source, stateless steps, one windowed aggregation.
+Modelled are those with one source, stateless steps, one windowed aggregation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,30 +53,16 @@ class Modelled:
         if len(aggregates) != 1:
             raise _no_model(topology, f"{len(aggregates)} windowed aggregations")
         [aggregate] = aggregates
-        way = tuple(reversed(list(_above(aggregate))))
-        source, steps = way[0], way[1:]
+        way: list[Node] = [aggregate]
+        while way[-1].inputs:
+            way += way[-1].inputs
+        source, *steps = reversed(way[1:])
         assert isinstance(source, Source), "no other operator is without an input"
-        kept = [step for step in steps if not isinstance(step, Peek)]
-        found = cls(topology=topology, source=source, steps=tuple(kept), aggregate=aggregate)  # type: ignore[arg-type]
-        objection = found._objection()
+        kept = tuple(step for step in steps if not isinstance(step, Peek))
+        objection = _objection(topology, aggregate, kept)
         if objection is not None:
             raise _no_model(topology, objection)
-        return found
-
-    def _objection(self) -> str | None:
-        if isinstance(self.aggregate.windows, GlobalWindow | LastN):
-            return f"{self.aggregate}: no record is late for it in any engine"
-        if isinstance(self.aggregate.windows, SlidingWindows):
-            return str(self.aggregate)
-        if isinstance(self.aggregate.windows, SessionWindows) and self.aggregate.windows.max_duration_ms is not None:
-            return f"{self.aggregate.windows}: neither of the others has a longest duration of sessions"
-        keyed_again = [number for number, step in enumerate(self.steps) if isinstance(step, SelectKey)]
-        spread = [number for number, step in enumerate(self.steps) if isinstance(step, Repartition)]
-        if spread and (len(spread) > 1 or spread[0] < max(keyed_again, default=0)):
-            return f"{self.steps[spread[0]]}, after which records are spread once more"
-        if any(source.topic != self.source.topic for source in self.topology.sources):
-            return f"{len(self.topology.sources)} source topics"
-        return None
+        return cls(topology=topology, source=source, steps=kept, aggregate=aggregate)  # type: ignore[arg-type]
 
     @property
     def windows(self) -> TimeWindows | SessionWindows:
@@ -94,10 +81,21 @@ class Modelled:
         return next((step.partitions for step in self.steps if isinstance(step, Repartition)), None)
 
 
-def _above(node: Node) -> Iterator[Node]:
-    while node.inputs:
-        [node] = node.inputs
-        yield node
+def _objection(topology: Topology, aggregate: WindowedAggregate, steps: Sequence[Node]) -> str | None:
+    windows = aggregate.windows
+    if isinstance(windows, GlobalWindow | LastN):
+        return f"{aggregate}: no record is late for it in any engine"
+    if isinstance(windows, SlidingWindows):
+        return str(aggregate)
+    if isinstance(windows, SessionWindows) and windows.max_duration_ms is not None:
+        return f"{windows}: neither of the others has a longest duration of sessions"
+    keyed = [number for number, step in enumerate(steps) if isinstance(step, SelectKey)]
+    spread = [number for number, step in enumerate(steps) if isinstance(step, Repartition)]
+    if spread and (len(spread) > 1 or spread[0] < max(keyed, default=0)):
+        return f"{steps[spread[0]]}, after which records are spread once more"
+    if any(source.topic != topology.sources[0].topic for source in topology.sources):
+        return f"{len(topology.sources)} source topics"
+    return None
 
 
 def _no_model(topology: Topology, given: str) -> NoModel:
@@ -110,7 +108,7 @@ def _no_model(topology: Topology, given: str) -> NoModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stretch:
+class Span:
     """The offsets of each partition of the source topic that are read, and what the ledger says of them.
 
     ``recorded_bounds`` are by partition the offsets at which the stream's batches begin, and the end of the last;
@@ -140,15 +138,7 @@ class Stretch:
         """In how many batches the other engines are taken to read."""
         return max(len(bounds) for bounds in self.bounds.values()) - 1
 
-    def batch_of(self, partition: int, offsets: Longs) -> Longs:
-        """The number of the batch, from 0, in which each of ``offsets`` is read."""
-        return np.searchsorted(self.bounds[partition][1:], offsets, "right").astype(np.int64)
-
-    def recorded_ms_of(self, partition: int, offsets: Longs) -> Longs:
-        """The recorded time of the stream's own batch that has read each of ``offsets``."""
-        return self.recorded_ms[np.searchsorted(self.recorded_bounds[partition][1:], offsets, "right")]
-
-    def cut_anew(self, batch_records: int) -> Stretch:
+    def in_batches_of(self, batch_records: int) -> Span:
         """The same offsets in batches of ``batch_records``, as Spark cuts what is there with ``maxOffsetsPerTrigger``.
 
         Of each batch a partition gets its share of what is left: rounded down, but up where it is less than one.
@@ -164,9 +154,7 @@ class Stretch:
         return replace(self, bounds={p: np.array(found, np.int64) for p, found in cuts.items()})
 
 
-def stretch_of(
-    modelled: Modelled, newest_first: Iterable[BatchProof], start_ms: int | None, end_ms: int | None
-) -> Stretch:
+def span_of(modelled: Modelled, newest_first: Iterable[BatchProof], start_ms: int | None, end_ms: int | None) -> Span:
     """The batches recorded from ``start_ms`` on and before ``end_ms``, and those before them that share windows.
 
     Of sessions, which have no longest duration, all before them. Reads ``newest_first`` no further than it must;
@@ -184,7 +172,7 @@ def stretch_of(
             continue
         if not earlier:
             needed_ms = _needed_ms(modelled, proof)
-        if _latest_ms(proof) < needed_ms:
+        if max(_reached(proof).values(), default=NEVER) < needed_ms:
             before = proof
             break
         earlier.append(proof)
@@ -196,16 +184,18 @@ def stretch_of(
             remedy="run the stream first, or choose another interval with --start and --end",
         )
     read = [proof for proof in reversed([*judged, *earlier]) if any(part.start < part.end for part in proof.partitions)]
-    # newest first: what the oldest batch says comes last, and stays
-    first_judged = {part.partition: part.start for proof in judged for part in proof.partitions}
     bounds = _bounds(read)
-    return Stretch(
+    records: Counter[int] = Counter()
+    for proof in read:
+        records.update({part.partition: part.records for part in proof.partitions})
+    return Span(
         topic=modelled.source.topic.name,
         recorded_bounds=bounds,
         recorded_ms=np.array([proof.batch_timestamp_ms for proof in read], np.int64),
         bounds=bounds,
-        judged_from=first_judged,
-        records=_records(read),
+        # newest first: what the oldest batch says comes last, and stays
+        judged_from={part.partition: part.start for proof in judged for part in proof.partitions},
+        records=records,
         reached_ms={} if before is None else _reached(before),
         whole_since_ms=needed_ms if before is not None else NEVER,
     )
@@ -219,10 +209,6 @@ def _needed_ms(modelled: Modelled, proof: BatchProof) -> int:
     return min(reached.values()) - windows.grace_ms - windows.size_ms
 
 
-def _latest_ms(proof: BatchProof) -> int:
-    return max(_reached(proof).values(), default=NEVER)
-
-
 def _reached(proof: BatchProof) -> dict[int, int]:
     return {part.partition: part.stream_time_ms for part in proof.partitions if part.stream_time_ms is not None}
 
@@ -234,11 +220,3 @@ def _bounds(read: Sequence[BatchProof]) -> dict[int, Longs]:
         for part in proof.partitions:
             starts.setdefault(part.partition, [part.start] * (number + 1)).append(part.end)
     return {p: np.array(found, np.int64) for p, found in sorted(starts.items())}
-
-
-def _records(read: Sequence[BatchProof]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for proof in read:
-        for part in proof.partitions:
-            found[part.partition] = found.get(part.partition, 0) + part.records
-    return found
