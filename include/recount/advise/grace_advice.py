@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -17,6 +17,7 @@ from recount.advise.grace_judges import (
     SHORT_BY,
     Judge,
     Recommendation,
+    Shortfalls,
     attributed,
     judges_of,
     lengthened,
@@ -111,14 +112,14 @@ class Advice:
     state: StateInAll
     operators: tuple[OperatorAdvice, ...] = ()
     unattributed: int = 0
-    not_by_grace: Mapping[str, int]
+    not_by_grace: Mapping[str, int] = field(default_factory=dict)
     audits: int = 0
     misses: int = 0
     misses_untold: int = 0
 
     def document(self) -> dict[str, Any]:
         """All of it as plain values."""
-        said = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "given"}
+        said = {name: value for name, value in vars(self).items() if name != "given"}
         plain = {"state": asdict(self.state), "operators": [asdict(one) for one in self.operators]}
         return {"version": 1, **said, **plain, "assumed": self.given.document}
 
@@ -138,17 +139,26 @@ def _advice(tables: Tables, topology: Topology, given: Workload, now_ms: int, *,
     moment = Moment.of(tables, name, None, now_ms)
     if isinstance(moment, NotReady):
         state = StateInAll.of(topology, given)
-        return Advice(stream=name, not_ready=moment.reason, given=given, state=state, not_by_grace={})
+        return Advice(stream=name, not_ready=moment.reason, given=given, state=state)
     if measures_rates:
-        given = replace(given, rates=_rates(tables, name))
+        newest = Proofs(state=tables.state(name), moved_to=tables.ledger(name)).newest_first()
+        given = replace(given, rates=event_rates([entry.proof for entry in islice(newest, NEWEST_BATCHES)]))
     judges = judges_of(topology)
-    rows = attributed(_late(tables, name, moment.order), judges)
+    # one that is being written may have its rows there already
+    generation, batch = moment.order
+    late = pl.scan_delta(DeltaTable(tables.late(name))).filter(earlier((generation, batch + 1)))
+    rows = attributed(late, judges)
     misses = audited_misses(tables, name, rows)
     counts = dict(rows.group_by(JUDGE).len().collect().iter_rows())
     others: Counter[str] = Counter()
+    operators = []
     for place, judge in enumerate(judges):
         if judge.grace_ms is None:
             others[str(judge.nodes[0])] += counts.get(place, 0)
+        else:
+            operators.append(
+                _of_operator(judge, judge.grace_ms, shortfalls(rows, place, judge), misses.of(place), given)
+            )
     gone = None if topology.retention_ms is None else released(tables.root, name)
     return Advice(
         stream=name,
@@ -156,11 +166,7 @@ def _advice(tables: Tables, topology: Topology, given: Workload, now_ms: int, *,
         counted_since_ms=None if gone is None else gone.before_ms,
         given=given,
         state=StateInAll.of(topology, given),
-        operators=tuple(
-            _of_operator(judge, place, rows, misses, given)
-            for place, judge in enumerate(judges)
-            if judge.grace_ms is not None
-        ),
+        operators=tuple(operators),
         unattributed=counts.get(None, 0),
         not_by_grace=dict(others),
         audits=misses.audits,
@@ -170,15 +176,14 @@ def _advice(tables: Tables, topology: Topology, given: Workload, now_ms: int, *,
 
 
 def _of_operator(
-    judge: Judge, place: int, rows: pl.LazyFrame, misses: AuditedMisses, given: Workload
+    judge: Judge, grace_ms: int, found: Shortfalls, of_audits: pl.Series, given: Workload
 ) -> OperatorAdvice:
-    assert judge.grace_ms is not None
-    found, of_audits = shortfalls(rows, place, judge), misses.of(place)
     steps = steps_of_grace(found.counted.to_list(), judge.waits_ms)
+    what = "late records" if found.results is None else "results"
     return OperatorAdvice(
         numbers=judge.numbers,
         titles=tuple(map(str, judge.nodes)),
-        grace_ms=judge.grace_ms,
+        grace_ms=grace_ms,
         waits_ms=judge.waits_ms,
         records=len(found.records),
         results=None if found.results is None else len(found.results),
@@ -193,13 +198,7 @@ def _of_operator(
             )
             for step in steps
         ),
-        recommendation=recommended(
-            found.counted,
-            steps,
-            what="late records" if found.results is None else "results",
-            waits_ms=judge.waits_ms,
-            grace_ms=judge.grace_ms,
-        ),
+        recommendation=recommended(found.counted, steps, what=what, waits_ms=judge.waits_ms, grace_ms=grace_ms),
         notes=tuple(_notes(judge)),
     )
 
@@ -213,17 +212,6 @@ def _notes(judge: Judge) -> Iterator[str]:
         yield "what is let in here is judged again by an operator below, and can be late there"
     if len(judge.nodes) > 1:
         yield "the late ledger does not tell these operators apart: counted and lengthened together"
-
-
-def _rates(tables: Tables, stream: str) -> Mapping[str, float]:
-    proofs = Proofs(state=tables.state(stream), moved_to=tables.ledger(stream))
-    return event_rates([entry.proof for entry in islice(proofs.newest_first(), NEWEST_BATCHES)])
-
-
-def _late(tables: Tables, stream: str, order: tuple[int, int]) -> pl.LazyFrame:
-    """The late ledger up to the batch ``order``: one that is being written may have its rows there already."""
-    generation, batch = order
-    return pl.scan_delta(DeltaTable(tables.late(stream))).filter(earlier((generation, batch + 1)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,10 +259,8 @@ def audited_misses(tables: Tables, stream: str, rows: pl.LazyFrame) -> AuditedMi
 
 
 def _each_once(rows: pl.LazyFrame, audits: Mapping[str, int]) -> pl.LazyFrame:
-    """The newest sighting of each miss, numbered; tables of earlier releases have no sinks and origins."""
-    there = rows.collect_schema().names()
-    whole = rows.with_columns(pl.lit(None, pl.String).alias(name) for name in _ROW if name not in there)
-    known = whole.filter(pl.col(AUDIT).is_in(list(audits)))
+    """The newest sighting of each miss, numbered."""
+    known = rows.filter(pl.col(AUDIT).is_in(list(audits)))
     newest_first = known.sort(pl.col(AUDIT).replace_strict(audits, return_dtype=pl.Int64), descending=True)
     each = newest_first.unique(_ROW, keep="first", maintain_order=True).with_row_index(_NUMBER)
     return each.select(_NUMBER, "late_records", _LATE, pl.col(_LATE).list.len().alias("named"))

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from recount.advise.grace_advice import Advice, LongerGrace, OperatorAdvice
+from recount.advise.grace_advice import Advice, LongerGrace, OperatorAdvice, StateInAll
 from recount.advise.grace_judges import share
 from recount.advise.workload import counted, sized
 from recount.declare.groups import Archive
@@ -39,13 +39,20 @@ def _told(advice: Advice) -> Iterator[str]:
     if advice.as_of is None:
         yield f"not ready: {advice.not_ready}"
         return
-    since_ms = advice.counted_since_ms
-    since = "all that the stream has met" if since_ms is None else f"those since {told_time(since_ms)}"
-    more = "" if since_ms is None else "; retention may have removed older ones"
+    since, more = "all that the stream has met", ""
+    if advice.counted_since_ms is not None:
+        since = f"those since {told_time(advice.counted_since_ms)}"
+        more = "; retention may have removed older ones"
     recorded = told_time(advice.as_of["recorded_ms"])
     batch = f"{advice.as_of['generation']}/{advice.as_of['batch']}"
     yield f"late records: {since}, up to batch {batch}, recorded {recorded} UTC{more}"
-    yield _audits(advice)
+    if advice.audits:
+        open_ = (
+            f"; of {advice.misses_untold:,} it is not known what would have saved them" if advice.misses_untold else ""
+        )
+        yield f"misses: {advice.misses:,} grace misses, found by audits so far: {advice.audits:,}{open_}"
+    else:
+        yield "misses: not known, the stream has not been audited"
     yield f"state: the estimate of what all operators keep at most, for {advice.given}"
     for title, rows in advice.not_by_grace.items():
         yield f"{quantity(rows, 'late record')} in {title}: it has no grace that could be longer"
@@ -53,13 +60,6 @@ def _told(advice: Advice) -> Iterator[str]:
         yield f"{advice.unattributed:,} rows of the late ledger could be of several operators, or of none that there is"
     if not advice.operators:
         yield "no operator judges records by a grace"
-
-
-def _audits(advice: Advice) -> str:
-    if not advice.audits:
-        return "misses: not known, the stream has not been audited"
-    untold = f"; of {advice.misses_untold:,} it is not known what would have saved them" if advice.misses_untold else ""
-    return f"misses: {advice.misses:,} grace misses, found by audits so far: {advice.audits:,}{untold}"
 
 
 def _operator(one: OperatorAdvice, advice: Advice) -> Iterator[RenderableType]:
@@ -81,16 +81,16 @@ def action_of(one: OperatorAdvice) -> str:
 
 
 def _table(one: OperatorAdvice, advice: Advice) -> Table:
-    has_misses, has_results = advice.audits > 0, one.results is not None
-    shown = [True, True, has_results, has_misses, True, True]
+    now = [readable(one.grace_ms), "", "", "", _state(advice.state), ""]
+    rows = [now, *(cells_of(step, one, advice) for step in one.steps)]
+    hidden = {"results saved"} if one.results is None else set()
+    hidden |= set() if advice.audits else {"misses saved"}
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for head in (head for head, is_shown in zip(HEADS, shown, strict=True) if is_shown):
-        table.add_column(head, justify="right", overflow="fold")
-    table.add_row(
-        *_shown([readable(one.grace_ms), "", "", "", _state(advice.state.rows, advice.state.bytes), ""], shown)
-    )
-    for step in one.steps:
-        table.add_row(*_shown(cells_of(step, one, advice), shown))
+    for head in HEADS:
+        if head not in hidden:
+            table.add_column(head, justify="right", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell for head, cell in zip(HEADS, row, strict=True) if head not in hidden))
     return table
 
 
@@ -102,17 +102,13 @@ def cells_of(step: LongerGrace, one: OperatorAdvice, advice: Advice) -> list[str
         f"{step.records:,} ({share(step.records, one.records)})",
         "" if step.results is None or not one.results else f"{step.results:,} ({share(step.results, one.results)})",
         f"{step.misses:,}",
-        f"{_state(step.state.rows, step.state.bytes)} (x {factor:.2g})",
+        f"{_state(step.state)} (x {factor:.2g})",
         readable(step.delay_ms) if step.delay_ms else "nothing",
     ]
 
 
-def _shown(cells: list[str], shown: list[bool]) -> list[str]:
-    return [cell for cell, is_shown in zip(cells, shown, strict=True) if is_shown]
-
-
-def _state(rows: float, size: float) -> str:
-    return f"{counted(rows)} rows, {sized(size)}"
+def _state(state: StateInAll) -> str:
+    return f"{counted(state.rows)} rows, {sized(state.bytes)}"
 
 
 def grace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from typing import Any
@@ -21,7 +21,7 @@ from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, Node, Source, WindowedAggregate
 from recount.declare.operators.processing import Deduplicate, InOrder
 from recount.declare.topology import Topology
-from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
+from recount.declare.windows import SessionWindows, SlidingWindows, TimeWindows
 from recount.runtime.times import readable
 
 _INPUTS = {"input", "inputs", "left", "right"}
@@ -42,30 +42,19 @@ _ROUND = [
 
 
 @dataclass(frozen=True, kw_only=True)
-class Signature:
-    """Properties that all rows of an operator of ``kind`` in the late ledger have in common.
-
-    Windows of ``length_ms`` (None: of any length), or none at all; and how far the stream time had to be past the end
-    of the window, or without one past the record, for the first moment at which it was late: one of ``bounds_ms``.
-    """
-
-    kind: type[Node]
-    has_window: bool
-    length_ms: int | None
-    bounds_ms: frozenset[int]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Judge:
     """The operators ``nodes`` of ``topology``, whose rows in the late ledger look alike: mostly it is one.
 
-    ``numbers`` are those of ``recount describe``.
+    ``numbers`` are those of ``recount describe``. Their rows have windows of ``length_ms`` (None: of any length), or
+    none at all. At the first moment at which a record is late, stream time is past the end of the window, or without
+    one past the record, by one of ``bounds_ms``.
     """
 
     topology: Topology
-    signature: Signature
     nodes: tuple[Node, ...]
     numbers: tuple[int, ...]
+    length_ms: int | None
+    bounds_ms: frozenset[int]
 
     @property
     def grace_ms(self) -> int | None:
@@ -79,14 +68,12 @@ class Judge:
         Those of sessions do not, for late records would have changed the bounds; nor do those of sliding windows, of
         which a late record would have begun others.
         """
-        node = self.nodes[0]
-        return isinstance(node, WindowedAggregate) and isinstance(node.windows, TimeWindows)
+        return isinstance(getattr(self.nodes[0], "windows", None), TimeWindows)
 
     @property
     def is_of_sessions(self) -> bool:
         """Whether a record that is let in can let others in: it can prolong the session that they are judged by."""
-        node = self.nodes[0]
-        return isinstance(node, WindowedAggregate) and isinstance(node.windows, SessionWindows)
+        return isinstance(getattr(self.nodes[0], "windows", None), SessionWindows)
 
     @cached_property
     def _below(self) -> list[Node]:
@@ -107,121 +94,98 @@ class Judge:
 
         Updates that leave with every batch or record do not wait, nor do the pairs of an inner join.
         """
-        return any(_waits(node) for node in self._below)
+        return any(
+            (isinstance(node, WindowedAggregate) and node.emission.kind == "final")
+            or (isinstance(node, StreamStreamJoin) and node.kind != "inner")
+            or holds_back(node)
+            for node in self._below
+        )
 
     @property
     def judged_below(self) -> bool:
         """Whether a record that is let in is judged once more, by an operator below."""
-        return any(judges(node) for node in self._below if node not in self.nodes)
-
-
-def grace_of(node: Node) -> int | None:
-    """The grace by which ``node`` judges records; None where it has none."""
-    match node:
-        case WindowedAggregate(windows=windows) if not isinstance(windows, GlobalWindow | LastN):
-            return windows.grace_ms
-        case StreamStreamJoin() | InOrder():
-            return node.grace_ms
-    return None
+        return any(_judges(node) for node in self._below if node not in self.nodes)
 
 
 def judges_of(topology: Topology) -> list[Judge]:
-    """Return the operators that enter rows in the late ledger, inputs first; those with one signature are one judge."""
-    alike: dict[Signature, list[tuple[int, Node]]] = {}
+    """Return the operators that enter rows in the late ledger, inputs first; those with rows alike are one judge."""
+    alike: dict[tuple[type[Node], int | None, frozenset[int]], list[tuple[int, Node]]] = {}
     for number, node in enumerate(topology.nodes(), start=1):
-        signature = _signature(node)
-        if signature is not None and judges(node):
-            alike.setdefault(signature, []).append((number, node))
+        if _judges(node):
+            alike.setdefault((type(node), *_late_when(node)), []).append((number, node))
     return [
         Judge(
             topology=topology,
-            signature=signature,
             nodes=tuple(node for _, node in found),
             numbers=tuple(number for number, _ in found),
+            length_ms=length_ms,
+            bounds_ms=bounds_ms,
         )
-        for signature, found in alike.items()
+        for (_, length_ms, bounds_ms), found in alike.items()
     ]
 
 
-def judges(node: Node) -> bool:
+def _judges(node: Node) -> bool:
     """Whether ``node`` judges records of the log; what was derived from them is never late."""
-    return _signature(node) is not None and any(map(_brings_records, node.inputs))
+    _, bounds_ms = _late_when(node)
+    return bool(bounds_ms) and any(map(_brings_records, node.inputs))
 
 
 def _brings_records(node: Node) -> bool:
     return isinstance(node, Source) or any(map(_brings_records, records_from(node)))
 
 
-def _signature(node: Node) -> Signature | None:
-    if isinstance(node, WindowedAggregate):
-        if isinstance(node.windows, GlobalWindow | LastN):
-            return None
-        length_ms, bounds_ms = _length_ms(node), frozenset({node.windows.closes_ms(0)})
-    else:
-        length_ms, bounds_ms = None, frozenset(_bounds_ms(node))
-    if not bounds_ms:
-        return None
-    has_window = isinstance(node, WindowedAggregate)
-    return Signature(kind=type(node), has_window=has_window, length_ms=length_ms, bounds_ms=bounds_ms)
-
-
-def _length_ms(node: WindowedAggregate) -> int | None:
-    match node.windows:
-        case TimeWindows(size_ms=length_ms):
-            return length_ms
-        case SessionWindows() | GlobalWindow() | LastN():
-            return None
-    return node.windows.difference_ms
-
-
-def _bounds_ms(node: Node) -> Iterator[int]:
-    """How far behind the stream time a record is on time; the first moment at which it is late is 1 ms later."""
+def _late_when(node: Node) -> tuple[int | None, frozenset[int]]:
+    """The length of its windows, and how far stream time is past their end or the record when that is late."""
     match node:
-        case StreamStreamJoin():
-            yield from (node.before_ms + node.grace_ms + 1, node.after_ms + node.grace_ms + 1)
-        case InOrder():
-            yield node.grace_ms + 1
-        case Deduplicate():
-            yield node.horizon_ms + 1
-        case StreamTableJoin(history_ms=int(history_ms)):
-            yield history_ms + 1
+        case (
+            WindowedAggregate(windows=TimeWindows(size_ms=length_ms) as windows)
+            | WindowedAggregate(windows=SlidingWindows(difference_ms=length_ms) as windows)
+        ):
+            return length_ms, frozenset({windows.closes_ms(0)})
+        case WindowedAggregate(windows=SessionWindows() as windows):
+            return None, frozenset({windows.closes_ms(0)})
+        case StreamStreamJoin(before_ms=before_ms, after_ms=after_ms, grace_ms=grace_ms):
+            return None, frozenset({before_ms + grace_ms + 1, after_ms + grace_ms + 1})
+        case (
+            InOrder(grace_ms=behind_ms) | Deduplicate(horizon_ms=behind_ms) | StreamTableJoin(history_ms=int(behind_ms))
+        ):
+            return None, frozenset({behind_ms + 1})
+    return None, frozenset()
 
 
-def _waits(node: Node) -> bool:
+def grace_of(node: Node) -> int | None:
+    """The grace by which ``node`` judges records; None where it has none."""
     match node:
-        case WindowedAggregate():
-            return node.emission.kind == "final"
-        case StreamStreamJoin():
-            return node.kind != "inner"
-    return holds_back(node)
+        case WindowedAggregate(windows=TimeWindows() | SlidingWindows() | SessionWindows() as windows):
+            return windows.grace_ms
+        case StreamStreamJoin() | InOrder():
+            return node.grace_ms
+    return None
 
 
 def lengthened(topology: Topology, nodes: Collection[Node], added_ms: int) -> Topology:
     """``topology`` with ``added_ms`` more grace in each of ``nodes``, which have one."""
     made: dict[Node, Node] = {}
 
-    def anew(node: Node) -> Any:
+    def longer(node: Node) -> Any:
         if node not in made:
             changed: dict[str, Any] = {}
             for name in _INPUTS & {field.name for field in fields(node)}:
                 above = getattr(node, name)
-                changed[name] = tuple(map(anew, above)) if isinstance(above, tuple) else anew(above)
-            longer = _longer(node, added_ms) if node in nodes else {}
-            made[node] = replace(node, **changed, **longer)
+                changed[name] = tuple(map(longer, above)) if isinstance(above, tuple) else longer(above)
+            if node in nodes:
+                grace_ms = grace_of(node)
+                assert grace_ms is not None, f"{node} judges nothing by a grace"
+                grace = {"grace_ms": grace_ms + added_ms}
+                windows = getattr(node, "windows", None)
+                changed |= grace if windows is None else {"windows": replace(windows, **grace)}
+            made[node] = replace(node, **changed)
         return made[node]
 
     return replace(
-        topology, sinks=[anew(sink) for sink in topology.sinks], actions=[anew(end) for end in topology.actions]
+        topology, sinks=[longer(sink) for sink in topology.sinks], actions=[longer(end) for end in topology.actions]
     )
-
-
-def _longer(node: Node, added_ms: int) -> dict[str, Any]:
-    match node:
-        case StreamStreamJoin() | InOrder():
-            return {"grace_ms": node.grace_ms + added_ms}
-        case WindowedAggregate(windows=TimeWindows() | SlidingWindows() | SessionWindows() as windows):
-            return {"windows": replace(windows, grace_ms=windows.grace_ms + added_ms)}
-    raise AssertionError(f"{node} judges nothing by a grace")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,13 +248,10 @@ def _late_from() -> pl.Expr:
 
 
 def _is_of(judge: Judge) -> pl.Expr:
-    signature = judge.signature
-    matches = [
-        pl.col(WINDOW_END).is_not_null() == signature.has_window,
-        _late_from().is_in(sorted(signature.bounds_ms)),
-    ]
-    if signature.length_ms is not None:
-        matches.append((pl.col(WINDOW_END) - pl.col(WINDOW_START)).eq_missing(signature.length_ms))
+    has_window = isinstance(judge.nodes[0], WindowedAggregate)
+    matches = [pl.col(WINDOW_END).is_not_null() == has_window, _late_from().is_in(sorted(judge.bounds_ms))]
+    if judge.length_ms is not None:
+        matches.append((pl.col(WINDOW_END) - pl.col(WINDOW_START)).eq_missing(judge.length_ms))
     return pl.all_horizontal(matches)
 
 
@@ -299,7 +260,7 @@ def _short_by(judge: Judge) -> pl.Expr:
     of_then = pl.col("margin_ms") + 1
     if not judge.makes_results:
         return of_then
-    [bound_ms] = judge.signature.bounds_ms
+    [bound_ms] = judge.bounds_ms
     return of_then + _late_from() - bound_ms
 
 
