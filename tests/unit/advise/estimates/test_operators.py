@@ -8,7 +8,7 @@ from itertools import chain
 
 import pytest
 from rich.console import Console
-from tests.unit.advise.estimates.steady_flow import clicks, topology_of, views
+from tests.unit.advise.estimates.steady_flow import clicks, topology_of
 from tests.unit.engine.random_topologies import drawn_topology
 
 from recount.advise.estimate_command import document, page
@@ -17,7 +17,7 @@ from recount.advise.state_estimate import OPEN_WINDOWS, StateEstimate, operator_
 from recount.advise.workload import Workload, workload
 from recount.declare.aggregates import average, count, fold
 from recount.declare.schema import STRING
-from recount.declare.topology import Topology, stream, table
+from recount.declare.topology import Topology, stream
 from recount.declare.windows import TimeWindows, all_time, hopping, tumbling
 from recount.engine.operators.batch_graph import Graph
 
@@ -54,21 +54,6 @@ def test_the_windows_of_a_key_are_those_open_at_once_and_one_that_a_batch_opens(
     state = states_of(topology, workload(topology, rate=["1_000"], keys=["7"]))[OPEN_WINDOWS]
     assert state.kept.rows == pytest.approx(7 * (open_at_most(windows) + 1))
     assert state.kept.grows_per_s == 0
-
-
-def test_a_side_of_a_join_is_its_rate_times_before_after_and_grace() -> None:
-    topology = topology_of(stream(clicks).join(stream(views), before="2 min", after="3 min", grace="60 s"))
-    given = workload(topology, rate=["clicks=100", "views=50"], trigger="1 s")
-    states = states_of(topology, given)
-    assert (states["left"].kept.rows, states["right"].kept.rows) == (100 * 361, 50 * 361)
-
-
-def test_what_is_kept_for_ever_is_said_as_growth_a_day() -> None:
-    topology = topology_of(stream(clicks).left_join_table(table(views, versioned=True), history=None))
-    state = states_of(topology, workload(topology, rate=["10"]))["table"]
-    assert state.kept.grows_per_s == 10
-    assert state.bytes_a_day == pytest.approx(864_000 * state.row_bytes)
-    assert "for ever" in state.kept.formula
 
 
 def test_a_fold_over_all_time_keeps_every_value() -> None:

@@ -8,7 +8,6 @@ from tests.unit.advise.estimates.steady_flow import Flow, clicks, emitted_by_the
 from recount.advise.state_estimate import operator_estimates
 from recount.advise.workload import workload
 from recount.declare.aggregates import count
-from recount.declare.expressions import col
 from recount.declare.flow import RecordStream, Table, WindowedTable
 from recount.declare.topology import stream, table
 from recount.declare.windows import Windows, hopping, session, sliding, tumbling
@@ -38,11 +37,8 @@ ROWS: dict[str, tuple[RecordStream | Table, Flow]] = {
     "pairs": (per_user.join(stream(views), **close), FLOW),
     "records without a partner": (per_user.left_join(stream(views), **close), IDS),
     "first of each user": (per_user.deduplicate("user", horizon="5 s"), FLOW),
-    "ids that come once": (per_user.deduplicate("user", horizon="5 s"), IDS),
     "updates held for a limit": (table(clicks).emit_after("5 s"), FLOW),
     "a lookup": (per_user.left_join_table(table(views)), FLOW),
-    "two tables": (table(clicks).outer_join(table(views)), FLOW),
-    "a merge": (per_user.merge(per_user.filter(col("cost") > 0)), FLOW),
 }
 
 

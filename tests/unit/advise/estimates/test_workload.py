@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.advise.estimates.steady_flow import clicks, topology_of, views
 
-from recount.advise.workload import EACH_ITS_OWN, Arrivals, counted, sized, workload
+from recount.advise.workload import EACH_ITS_OWN, Arrivals, sized, workload
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.topology import stream
@@ -58,13 +58,6 @@ def test_a_hundred_rows_a_second_of_a_hundred_keys_reach_two_thirds_of_them_in_a
 def test_keys_that_never_come_twice_are_as_many_as_rows() -> None:
     rows = Arrivals(per_s=100, keys=EACH_ITS_OWN)
     assert (rows.keys_within(2_000), rows.silence(2_000), rows.firsts_per_s(2_000)) == (200, 1, 100)
-
-
-@pytest.mark.parametrize(
-    ("number", "said"), [(0, "0"), (0.0233, "0.023"), (3, "3"), (9.96, "10"), (1_234.5, "1,234"), (math.inf, "as many")]
-)
-def test_a_number_is_said_with_as_many_digits_as_it_is_worth(number: float, said: str) -> None:
-    assert counted(number).startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from tests.unit.advise.grace.planted import WAITS_MS, misses_of, orders, planted, with_misses
-from tests.unit.serve.written_streams import FIRST_MS, WrittenStream, recorded_ms
+from tests.unit.advise.grace.planted import WAITS_MS, misses_of, planted, with_misses
+from tests.unit.serve.written_streams import WrittenStream, recorded_ms
 
 from recount.advise.grace_advice import Advice, StateInAll, advice
 from recount.advise.grace_judges import grace_of, judges_of, lengthened
 from recount.advise.workload import workload
 from recount.declare.registry import declared
-from recount.tables.places import Tables
 
 NOW_MS = recorded_ms(10)
 MIN, H = 60_000, 3_600_000
@@ -102,29 +100,6 @@ def test_late_records_of_a_batch_that_is_being_written_do_not_count_yet(hundred:
     late = DeltaTable(hundred.tables.late(hundred.topology.name))
     late.update(updates={"recount_batch": "4"}, predicate="recount_batch = 3")
     assert advised(hundred).operators[0].records == 90
-
-
-def test_a_stream_without_late_records_needs_no_longer_grace(tmp_path: Path) -> None:
-    stream = WrittenStream(declared().topology("revenue-by-region"), tmp_path)
-    stream.write([orders(1, "EU"), orders(400, "EU")])
-    [operator] = advised(stream).operators
-    assert (operator.steps, operator.recommendation.added_ms) == ((), 0)
-
-
-def test_a_stream_that_has_not_run_is_not_ready(tmp_path: Path) -> None:
-    topology = declared().topology("revenue-by-region")
-    found = advice(Tables(str(tmp_path)), topology, workload(topology), NOW_MS)
-    assert found.as_of is None
-    assert found.not_ready is not None and "has not committed a batch" in found.not_ready
-
-
-def test_the_document_is_json_and_says_all(hundred: WrittenStream) -> None:
-    said = json.loads(json.dumps(advised(hundred, keys="region=unique").document()))
-    assert said["as_of"]["recorded_ms"] == recorded_ms(3) > FIRST_MS
-    assert said["assumed"]["keys_by_name"] == {"region": "unique"}
-    [operator] = said["operators"]
-    assert [step["results"] for step in operator["steps"]] == [50, 90, 100]
-    assert operator["recommendation"]["added_ms"] == 2 * MIN
 
 
 @pytest.mark.parametrize("name", sorted(declared().topologies))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,9 @@ from click.testing import Result
 from tests.unit.advise.grace.planted import misses_of, planted, with_misses
 from typer.testing import CliRunner
 
-from recount.advise.grace_advice import advice
-from recount.advise.grace_command import advice_shown, grace
-from recount.advise.workload import workload
-from recount.declare.registry import declared
+from recount.advise.grace_command import grace
 from recount.profile.project import Project
-from recount.runtime.console import print_whole
 from recount.runtime.errors import RecountError
-from recount.tables.places import Tables
 
 NAME = "revenue-by-region"
 TYPED = ("--rate", "orders=20", "--keys", "region=100")
@@ -45,20 +39,6 @@ def test_the_example_in_the_documentation_is_what_is_printed(hundred: str, proje
     [example] = re.findall(r"```\n(stream revenue-by-region\n.*?)```", page, re.DOTALL)
     shown = typed(NAME, "--data", hundred, *TYPED).output
     assert [line.rstrip() for line in shown.splitlines()] == example.splitlines()
-
-
-def test_a_long_name_and_note_are_whole_where_output_is_no_terminal(
-    hundred: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    topology = declared().topology(NAME)
-    given = workload(topology, rate=[], keys=[], record_bytes=100, trigger="1 s", late_by="0 s")
-    found = advice(Tables(hundred), topology, given, 0, measures_rates=True)
-    name, note = "a-long-name-" * 30, "a long note " * 30
-    operators = [replace(one, notes=[note]) for one in found.operators]
-    print_whole(*advice_shown(replace(found, stream=name, operators=operators)))
-    lines = capsys.readouterr().out.splitlines()
-    assert f"stream {name}" in lines
-    assert f"({note})" in lines
 
 
 def test_figures_for_machines_are_those_of_the_table(hundred: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from recount.advise.grace_judges import recommended, rounded_up, share, steps_of_grace
+from recount.advise.grace_judges import recommended, rounded_up, steps_of_grace
 
 MIN, H = 60_000, 3_600_000
 NINETY = [2_000] * 50 + [110_000] * 40 + [2 * H + 1] * 10
@@ -50,13 +50,3 @@ def test_the_grace_stays_where_most_would_more_than_double_the_delay() -> None:
 def test_of_steps_that_save_the_same_the_shortest_is_taken() -> None:
     found = recommended(pl.Series([5, 10]), [10, 20], what="results", waits_ms=100, grace_ms=0)
     assert (found.added_ms, found.reason) == (10, "a grace of 10 ms saves 2 of 2 results (100 %); none is left")
-
-
-def test_nothing_late_asks_for_nothing() -> None:
-    none = recommended(pl.Series([], dtype=pl.Int64), [], what="results", waits_ms=100, grace_ms=0)
-    assert none.added_ms == 0
-    assert "no record was late" in none.reason
-
-
-def test_a_share_is_all_only_where_it_is_all() -> None:
-    assert (share(999, 1_000), share(3, 3)) == ("99 %", "100 %")

@@ -12,7 +12,6 @@ from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import TimeWindows, hopping, tumbling
-from recount.reference.records import LateRecord
 from recount.reference.topology_driver import TopologyDriver
 
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))
@@ -84,17 +83,3 @@ def test_what_is_let_into_an_order_is_judged_again_by_windows_below() -> None:
     windows = stream(CLICKS).in_order(grace="3 s").windowed_by(tumbling("10 s", grace="5 s"))
     ordered, counting = judges_of(topology_of(windows.aggregate(n=count()).emit_final()))
     assert (ordered.judged_below, counting.judged_below) == (True, False)
-
-
-def test_nothing_waits_for_updates_that_leave_with_each_batch() -> None:
-    windows = stream(CLICKS).windowed_by(tumbling("10 s", grace="5 s")).aggregate(n=count())
-    assert [judges_of(topology_of(flow))[0].delays for flow in (windows.emit_final(), windows.emit_each_batch())] == [
-        True,
-        False,
-    ]
-
-
-def test_no_late_records_have_no_shortfalls() -> None:
-    topology = topology_of(counted(tumbling("10 s", grace="5 s")))
-    none: list[LateRecord] = []
-    assert shortfalls_of(topology, none).counted.to_list() == []
