@@ -28,7 +28,7 @@ from recount.declare.groups import Archive
 from recount.declare.topology import Topology
 from recount.engine.driver.runner import RunOptions, StreamRunner
 from recount.engine.upkeep.archive_stream import ArchiveWork
-from recount.kafka.spark_source import SCAN_OPTIONS
+from recount.kafka.connection import SCAN_OPTIONS
 from recount.runtime.settings import Settings
 from recount.tables.places import Tables
 from recount.tables.spark_session import spark_session

@@ -16,7 +16,7 @@ from bench.contending import Arguments, contend
 from bench.jobs import GRACE, PAID_WITHIN, SESSION_GAP
 from bench.payments import payments_of
 from bench.routes import BY_REGION
-from recount.kafka.spark_source import SCAN_OPTIONS
+from recount.kafka.connection import SCAN_OPTIONS
 from recount.runtime.settings import Settings
 from recount.runtime.times import milliseconds
 

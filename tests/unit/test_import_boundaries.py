@@ -36,7 +36,7 @@ SHARED_WITH_THE_RECOMPUTE = {
         *("GlobalWindow", "LastN", "SessionWindows", "SlidingWindows", "TimeWindows"),
         "ClosingWindows",
     },
-    "recount.kafka.spark_source": {"SCAN_OPTIONS"},
+    "recount.kafka.connection": {"SCAN_OPTIONS"},
 }
 
 # What these declarations compute of themselves and the recompute may ask: shape and types, no rule of time or order.

@@ -29,8 +29,7 @@ from recount.declare.columns import AUDIT
 from recount.declare.operators.nodes import WINDOW_END
 from recount.declare.topology import Topology
 from recount.kafka.certificate_heads import HeadPublisher, published_head
-from recount.kafka.connection import Connection
-from recount.kafka.spark_source import refusals_told
+from recount.kafka.connection import Connection, refusals_told
 from recount.runtime.errors import Transient
 from recount.runtime.settings import Keeping, Settings
 from recount.tables.places import Tables

@@ -43,9 +43,9 @@ from recount.audit.integrity.table_files import false_statistics, reordered_rows
 from recount.audit.repetition import Repetition
 from recount.certificate.finding import Difference, PartitionAccount, Register
 from recount.declare.topology import Topology
-from recount.kafka.backfill_count import published_backfills
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import LogRange
+from recount.kafka.positions import published_backfills
 from recount.kafka.topics_on_cluster import ids_of
 from recount.recompute.digests import DigestedLog
 from recount.recompute.raw_log import Ranges

@@ -25,7 +25,7 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.registry import declared, is_audited
 from recount.declare.schema import FieldType, with_places
 from recount.declare.topology import Topology
-from recount.kafka.spark_source import refusals_told
+from recount.kafka.connection import refusals_told
 from recount.recompute.spark_columns import named
 from recount.runtime.console import print_whole, run_job
 from recount.runtime.log_lines import about, write_log

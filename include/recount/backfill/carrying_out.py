@@ -50,9 +50,9 @@ from recount.declare.columns import (
     REVISION,
 )
 from recount.declare.topology import Topology, Written
-from recount.kafka.backfill_count import backfills_of, publish_backfill, published_backfills
 from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.dead_letters import KafkaRecord
+from recount.kafka.positions import backfills_of, publish_backfill, published_backfills
 from recount.kafka.transaction import OutputTransaction
 from recount.lifecycle.reset import require_no_driver, standstill
 from recount.recompute.spark_columns import spark_type

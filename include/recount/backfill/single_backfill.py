@@ -48,9 +48,9 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.output import output_record
 from recount.declare.topology import Topology
 from recount.formats.registry_encoders import encoder_of
-from recount.kafka.backfill_count import backfills_of, publish_backfill, published_backfills
 from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.dead_letters import KafkaRecord
+from recount.kafka.positions import backfills_of, publish_backfill, published_backfills
 from recount.kafka.transaction import OutputTransaction
 from recount.recompute.single_flow import Flow
 from recount.recompute.single_recompute import declared, group_of, results

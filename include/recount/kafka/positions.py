@@ -2,6 +2,9 @@
 
 The transaction of a batch writes a record with the batch's name, time and offsets to the compacted topic
 ``recount.positions``, keyed by the stream. It is asked only where the group of the stream has no offsets.
+
+How many backfills of a stream are on Kafka is the offset that their group commits with each of them, for the first
+partition of ``recount.positions``, to which no sink may write.
 """
 
 from __future__ import annotations
@@ -11,13 +14,19 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from confluent_kafka import IsolationLevel, Message
 
+from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
+from recount.kafka.dead_letters import KafkaRecord
 from recount.kafka.offsets import Partition, committed_offsets, log_ranges, messages, require_topics
 from recount.kafka.topic_drift import POSITIONS
 from recount.runtime.errors import Terminal, Transient
+
+if TYPE_CHECKING:
+    from recount.kafka.transaction import OutputTransaction
 
 _LOG = logging.getLogger(__name__)
 _AT_A_TIME = 20_000
@@ -148,3 +157,27 @@ def _newest_first(
         found = messages(connection, *place, begin, end, isolation_level)
         yield from reversed([message for message in found if message.key() == key.encode()])
         end = begin
+
+
+def backfill_counter(connection: Connection) -> Partition:
+    """The partition for which the number of backfills on Kafka is committed."""
+    return connection.own(POSITIONS), 0
+
+
+def published_backfills(connection: Connection, topology: Topology) -> int:
+    """Ask this before the ends of the sinks' topics: the topics hold these backfills then."""
+    counter = backfill_counter(connection)
+    return published_offsets(connection, connection.backfill_group(topology.name), [counter]).get(counter, 0)
+
+
+def backfills_of(output: OutputTransaction, connection: Connection) -> int:
+    """The same count, read by ``output``, the outputs of the backfills. Nobody else can publish one meanwhile."""
+    return max((one.offset for one in output.committed([backfill_counter(connection)]).values()), default=0)
+
+
+def publish_backfill(
+    output: OutputTransaction, connection: Connection, number: int, name: str, records: Iterable[KafkaRecord]
+) -> None:
+    """Publish the backfill ``name`` and count it, in one transaction; do nothing where it has been published."""
+    counter = backfill_counter(connection)
+    output.commit_once(records, start_offsets={counter: number}, end_offsets={counter: number + 1}, batch=name)

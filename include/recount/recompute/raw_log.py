@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from recount.kafka.spark_source import SCAN_OPTIONS
+from recount.kafka.connection import SCAN_OPTIONS
 from recount.runtime.errors import Terminal
 
 Ranges = Mapping[int, tuple[int, int]]

@@ -10,9 +10,9 @@ from tests.integration.kafka.conftest import MakeTopic, Read
 from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
-from recount.kafka.backfill_count import backfill_counter, backfills_of, published_backfills
 from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.offsets import Partition
+from recount.kafka.positions import backfill_counter, backfills_of, published_backfills
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
 
 

@@ -15,11 +15,10 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.integration.secure.chain import Chain
 from tests.integration.secure.tills import sales
 
-from recount.kafka.admission import NotAdmitted, forget_admissions
 from recount.kafka.connection import Connection, NotAllowed
 from recount.kafka.leases import Lease
 from recount.kafka.offsets import committed_offsets, require_topics
-from recount.kafka.security import PASSWORD, Security, keys_at, security_of
+from recount.kafka.security import PASSWORD, NotAdmitted, Security, forget_admissions, keys_at, security_of
 from recount.kafka.status import StreamStatus
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.listeners import ROLES, CertificateAuthority, SecuredListeners

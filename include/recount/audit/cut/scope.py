@@ -31,9 +31,9 @@ from recount.audit.repetition import Repetition
 from recount.certificate.finding import Difference
 from recount.declare.operators.joins import StreamTableJoin
 from recount.declare.topology import Topology
-from recount.kafka.backfill_count import published_backfills
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import LogRange
+from recount.kafka.positions import published_backfills
 from recount.kafka.topics_on_cluster import ids_of
 from recount.recompute.operators.carried import Carried
 from recount.recompute.operators.frontiers import BatchEnds

@@ -22,7 +22,6 @@ from recount.engine.source.kafka_source import BatchLimit, BatchSize, backlog, k
 from recount.engine.source.resumption import Known, Planned, Resumption, SameTopics, Standing, Unfinished
 from recount.engine.source.unread_records import UnreadRecords, producer_at
 from recount.engine.upkeep.memory import DriverMemory, Headroom
-from recount.kafka.admission import NotAdmitted
 from recount.kafka.connection import Connection, NotAllowed, Refused
 from recount.kafka.control import ControlChannel, StandingOrders
 from recount.kafka.leases import Lease
@@ -35,6 +34,7 @@ from recount.kafka.offsets import (
     require_topics,
     require_unread_kept,
 )
+from recount.kafka.security import NotAdmitted
 from recount.kafka.status import MOST_CHARACTERS, StreamStatus
 from recount.kafka.transaction import TRANSACTION_TIMEOUT_MS, OutputTransaction
 from recount.runtime.errors import RecountError, Terminal, says_all

@@ -30,7 +30,7 @@ from recount.engine.driver.signs_of_work import SignsOfWork
 from recount.engine.exchange.work import Processor
 from recount.engine.source.kafka_source import BatchLimit
 from recount.engine.upkeep.memory import Headroom
-from recount.kafka.spark_source import refusals_told
+from recount.kafka.connection import refusals_told
 from recount.runtime.log_lines import about
 from recount.runtime.times import clock_ms
 

@@ -26,10 +26,9 @@ from pyspark.sql import functions as F
 
 from recount.declare.operators.event_time import Layers
 from recount.engine.source.checkpoint import Partition
-from recount.kafka.connection import Connection
+from recount.kafka.connection import SCAN_OPTIONS, Connection
 from recount.kafka.offsets import log_ranges, partitions_of
 from recount.kafka.security import HiddenValues
-from recount.kafka.spark_source import SCAN_OPTIONS
 
 _WINDOW = 16
 """Batches; what older ones cost says little of the next."""

@@ -32,8 +32,8 @@ from recount.audit.integrity.altered_lineage import rows_of, seed_sha256
 from recount.audit.integrity.table_checksums import KeptRows, LineageChecksums, TableChecksums
 from recount.declare.topology import Topology
 from recount.engine.commit.delta_table import AppendOnlyTable, LedgerTable
-from recount.kafka.backfill_count import published_backfills
 from recount.kafka.connection import Connection
+from recount.kafka.positions import published_backfills
 from recount.lifecycle.erasure.erased_rows import StateRows, count_in_snapshot, erase_from_snapshots, snapshot_sha256
 from recount.lifecycle.erasure.hindrances import Ready, Tombstones, hindrances, newest_audit, ready
 from recount.lifecycle.erasure.holdings import all_paths, of_audits, of_stream

@@ -32,9 +32,9 @@ from recount.audit.integrity.table_checksums import TableChecksums
 from recount.declare.columns import BACKFILL_NUMBER
 from recount.declare.output import encode_key
 from recount.declare.topology import Topology, Written
-from recount.kafka.backfill_count import published_backfills
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
 from recount.kafka.offsets import log_ranges, partitions_of
+from recount.kafka.positions import published_backfills
 from recount.lifecycle.erasure.erased_rows import StateRows, frames_without_keys, operator_states, snapshot_sha256
 from recount.lifecycle.erasure.holdings import objection_to
 from recount.lifecycle.reset import require_no_driver
