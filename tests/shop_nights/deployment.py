@@ -19,7 +19,7 @@ from tests.unit.topologies.shop_log import START_MS, Arrival, topics_of
 from recount.audit.audit_session import OF_AN_AUDIT
 from recount.audit.cut.auditable import AuditRequest
 from recount.audit.findings.finding_register import Interval
-from recount.audit.group_night import Outcome, audited_together
+from recount.audit.night import Outcome, audited_together
 from recount.declare.groups import Archive
 from recount.declare.topology import Topology
 from recount.engine.driver.runner import RunOptions, StreamRunner

@@ -26,8 +26,7 @@ from tests.unit.topologies.shop_log import CLOSING_MS, PARTITIONS, START_MS, Arr
 from recount.audit.audit_shape import flow_of
 from recount.audit.carry.snapshots import Snapshots
 from recount.audit.compare.identity import identity_of
-from recount.audit.group_night import Outcome
-from recount.audit.night import audited, new_audit_id
+from recount.audit.night import Outcome, audited, new_audit_id
 from recount.backfill.carrying_out import CarryingOut
 from recount.backfill.corrections_due import corrections_due
 from recount.backfill.single_backfill import plan, repair

@@ -11,8 +11,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from recount.airflow.notices import airflow_failures
-from recount.audit.certificate.summary import LONGEST, place_of, printable
-from recount.audit.explain.row_changes import sides_in_words
+from recount.audit.certificate.summary import LONGEST, place_of, printable, sides_in_words
 from recount.certificate.finding import Difference
 from recount.runtime.settings import Settings
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from recount.audit.findings.finding_register import Interval
-    from recount.audit.group_night import Outcome
+    from recount.audit.night import Outcome
 
 EXIT_VIOLATION = 3
 """An audit found a violation."""
@@ -63,8 +63,7 @@ def audit(
     from recount.audit.audit_session import OF_AN_AUDIT, java_options_for
     from recount.audit.cut.auditable import AuditRequest
     from recount.audit.findings.finding_register import source_named
-    from recount.audit.group_night import audited_together
-    from recount.audit.night import new_audit_id
+    from recount.audit.night import audited_together, new_audit_id
     from recount.tables.spark_session import spark_session
 
     where = source_named(source)

@@ -1,10 +1,14 @@
-"""The whole of an audit: judge, certify, and only then let the next audit begin where this one ended."""
+"""The whole of an audit: judge, certify, and only then let the next audit begin where this one ended.
+
+Several audits share a Spark application: each stream is judged alone, or a line says why it was not judged.
+"""
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from recount.audit.audit_session import FEW_OFFSETS, session_for
 from recount.audit.audit_shape import flow_of
 from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.carry.store import CORRECTIONS, PARTIALS, PUBLISHED, RECONCILIATION, VERDICTS, Run
@@ -20,17 +25,20 @@ from recount.audit.certificate.assembly import document_of
 from recount.audit.certificate.certificate_files import load
 from recount.audit.certificate.issuing import issue, require_issuable
 from recount.audit.certificate.signing import signer_in, trusted_in
+from recount.audit.cut.auditable import Auditable, AuditRequest
 from recount.audit.cut.in_force import certified_runs, removed_by_now
 from recount.audit.findings.finding_register import Findings, Interval, Source, read_register, standing_after
 from recount.audit.integrity.strangers import damage_told
 from recount.audit.single_auditor import Auditor
 from recount.audit.topology_auditor import TopologyAuditor
+from recount.certificate.document import Certificate
 from recount.declare.columns import AUDIT
 from recount.declare.operators.nodes import WINDOW_END
 from recount.declare.topology import Topology
 from recount.kafka.certificate_heads import HeadPublisher, published_head
 from recount.kafka.connection import Connection, refusals_told
-from recount.runtime.errors import Transient
+from recount.runtime.errors import RecountError, Transient
+from recount.runtime.log_lines import about
 from recount.runtime.settings import Keeping, Settings
 from recount.tables.places import Tables
 
@@ -213,3 +221,68 @@ def _trim(path: str, unneeded: set[str], gone: str | None) -> None:
     if gone and WINDOW_END in {field.name for field in table.schema().fields}:
         table.delete(gone)
     table.vacuum(retention_hours=_FILES_KEPT_H, enforce_retention_duration=False, dry_run=False)
+
+
+_AT_A_TIME = 4
+"""While some audits of few records plan or wait for the brokers, others compute. One of many takes all cores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Outcome of the audit of ``stream``: its ``certificate``, or ``refusal``, the reason why there is none."""
+
+    stream: str
+    certificate: Path | None = None
+    refusal: Exception | None = None
+
+    @property
+    def document(self) -> Certificate | None:
+        """The certificate as it was issued."""
+        return load(self.certificate) if self.certificate else None
+
+
+def audited_together(
+    settings: Settings,
+    topologies: Sequence[Topology],
+    request: AuditRequest,
+    application: Callable[[int], SparkSession],
+) -> Iterator[Outcome]:
+    """The outcome of each audit, as soon as it is known.
+
+    ``application`` starts Spark for audits that read so many offsets at most. It is called once, and only when a stream
+    can be audited; its session is the caller's to stop.
+    """
+    found = Auditable.of(settings, topologies, request)
+    for stream, refusal in found.refusals.items():
+        yield Outcome(stream=stream, refusal=refusal)
+    if not found.offsets:
+        return
+    most = max(found.offsets.values())
+    spark = application(most)
+
+    def outcome(topology: Topology) -> Outcome:
+        session = session_for(spark, found.offsets[topology.name])
+        with about(stream=topology.name, audit=request.audit):
+            try:
+                done = audited(
+                    session,
+                    settings,
+                    topology,
+                    audit=request.audit,
+                    interval=request.interval,
+                    source=request.source,
+                    from_the_beginning=request.from_the_beginning,
+                )
+            except Exception as refusal:
+                # whatever it is, the others are audited
+                if not isinstance(refusal, RecountError):
+                    _LOG.exception("the audit of %s failed", topology.name)
+                return Outcome(stream=topology.name, refusal=refusal)
+            return Outcome(stream=topology.name, certificate=done.certificate)
+
+    # the longest first, so that no core is left idle in the end
+    todo = [one for one in topologies if one.name in found.offsets]
+    todo.sort(key=lambda topology: -found.offsets[topology.name])
+    with ThreadPoolExecutor(_AT_A_TIME if most <= FEW_OFFSETS else 1) as threads:
+        for audit in as_completed([threads.submit(outcome, topology) for topology in todo]):
+            yield audit.result()

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from recount.audit.audit_shape import flow_of
 from recount.audit.certificate.assembly import document_of
+from recount.audit.cut.audited_ledger import Repetition
 from recount.audit.findings.finding_register import Interval, Source
-from recount.audit.repetition import Repetition
 from recount.audit.single_auditor import Auditor
 from recount.audit.topology_auditor import TopologyAuditor
 from recount.certificate.document import Certificate, verify_alone

@@ -20,7 +20,7 @@ from recount.audit.compare.results import charted
 from recount.audit.compare.side_ledgers import Listing
 from recount.audit.compare.single_judge import Judge, Judgement, Row, Stretch
 from recount.audit.cut.auditable import judgeable_offsets, settled_ledger, settled_since
-from recount.audit.cut.audited_ledger import Ledger, Order, ledger_faults, topic_faults
+from recount.audit.cut.audited_ledger import Ledger, Order, Repetition, ledger_faults, topic_faults
 from recount.audit.cut.in_force import InForce, certified_runs
 from recount.audit.cut.kept_log import (
     Reach,
@@ -40,7 +40,6 @@ from recount.audit.integrity.evidence import Evidence, Witness
 from recount.audit.integrity.strangers import hidden_rows, overfull_batches, strange_rows
 from recount.audit.integrity.table_checksums import KeptRows, TableChecksums
 from recount.audit.integrity.table_files import false_statistics, reordered_rows, strange_logs
-from recount.audit.repetition import Repetition
 from recount.certificate.finding import Difference, PartitionAccount, Register
 from recount.declare.topology import Topology
 from recount.kafka.connection import Connection

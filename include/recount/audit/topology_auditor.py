@@ -36,7 +36,7 @@ from recount.audit.compare.side_ledgers import (
 )
 from recount.audit.compare.single_judge import verdict_counts_by_spark
 from recount.audit.cut.auditable import judgeable_offsets, settled_ledger
-from recount.audit.cut.audited_ledger import LEDGER, Ledger, Order, ledger_faults, topic_faults
+from recount.audit.cut.audited_ledger import LEDGER, Ledger, Order, Repetition, ledger_faults, topic_faults
 from recount.audit.cut.in_force import InForce
 from recount.audit.cut.kept_log import StretchLog, log_of, sources_of, unread, written_so_far
 from recount.audit.cut.scope import (
@@ -60,7 +60,6 @@ from recount.audit.integrity.evidence import Evidence, Witness
 from recount.audit.integrity.strangers import overfull_batches, strange_rows
 from recount.audit.integrity.table_checksums import KeptRows, TableChecksums, Unsettled
 from recount.audit.integrity.table_files import false_statistics, reordered_rows, strange_logs
-from recount.audit.repetition import Repetition
 from recount.certificate.finding import Difference, GraceMiss, PartitionAccount, Register
 from recount.declare.operators.event_time import lookup_name, newer_tables
 from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from rich.table import Table
 
 from recount.audit.carry.store import CORRECTIONS, PLANS, VERDICTS, AuditStore, Run
-from recount.audit.certificate.summary import printable
+from recount.audit.certificate.summary import change_in_words, printable
 from recount.audit.compare.claims import AT_MS, IDENTITY, IS_NULL, REVISION, ROW
 from recount.audit.compare.correction_claims import COMPLETE_TEXT, GONE_MS
 from recount.audit.compare.identity import Identity, identity_of
@@ -27,7 +27,6 @@ from recount.audit.compare.published import NO_REVISION
 from recount.audit.compare.sink_verdicts import HIGHEST, SEEN, of_backfills, of_stream, seen_rows, sees
 from recount.audit.explain.completeness import COMPLETENESS, MISSED
 from recount.audit.explain.misses import IS_OPEN
-from recount.audit.explain.row_changes import change_in_words
 from recount.backfill.corrections import REMEDIES, Correction, Standing
 from recount.backfill.single_backfill import newest_audit
 from recount.declare.output import encode_value

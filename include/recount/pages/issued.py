@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from recount.audit.certificate.certificate_files import outcome_of
-from recount.audit.explain.row_changes import change_in_words, late_in_words
+from recount.audit.certificate.summary import change_in_words, late_in_words
 from recount.runtime.installation import bytes_of_file
 from recount.runtime.times import quantity, told_window
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from recount.audit.certificate.certificate_files import expectations_page_of, load, verify_file
-from recount.audit.explain.row_changes import sides_in_words
+from recount.audit.certificate.summary import sides_in_words
 from recount.certificate.document import Certificate, Unverified
 from recount.declare.registry import declared
 from recount.kafka.connection import Connection

@@ -17,7 +17,7 @@ from tests.unit.topologies.shop_log import Arrival
 
 from recount.audit.cut.auditable import AuditRequest
 from recount.audit.findings.finding_register import Interval
-from recount.audit.group_night import Outcome, audited_together
+from recount.audit.night import Outcome, audited_together
 from recount.declare.columns import IS_NULL
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.topology import Topology

@@ -20,7 +20,7 @@ from tests.spark.audit.stage import output_topic
 
 from recount.audit.cut.auditable import AuditRequest
 from recount.audit.findings.finding_register import Interval
-from recount.audit.group_night import Outcome, audited_together
+from recount.audit.night import Outcome, audited_together
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.schema import STRING

@@ -20,8 +20,8 @@ from recount.audit.audit_commands import _exit_code, _interval, _topologies, aud
 from recount.audit.audit_session import COLLECTOR, FEW_OFFSETS, JAVA_FOR_FEW, java_options_for
 from recount.audit.cut.auditable import Auditable, AuditRequest, require_auditable
 from recount.audit.findings.finding_register import Interval
-from recount.audit.group_night import Outcome
 from recount.audit.integrity.strangers import damage_told
+from recount.audit.night import Outcome
 from recount.audit.objections import objections, writes_nothing
 from recount.declare.groups import Archive, StreamGroup
 from recount.declare.registry import Declarations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.audit.documents import findings
 
-from recount.audit.repetition import Repetition
+from recount.audit.cut.audited_ledger import Repetition
 from recount.certificate.finding import difference_document
 from recount.tables.ledger import topics_made_anew
 

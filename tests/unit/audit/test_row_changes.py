@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from recount.audit.explain.row_changes import change_in_words, late_in_words, sides_in_words
+from recount.audit.certificate.summary import change_in_words, late_in_words, sides_in_words
 
 HOUR_MS = 3_600_000
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from recount.kafka import dead_letters
-from recount.kafka.connection import Connection
+from recount.kafka.connection import Connection, refusals_told
 from recount.kafka.dead_letters import dead_letter
-from recount.kafka.spark_source import refusals_told
 from recount.kafka.topic_drift import STATUS, platform_topics
 from recount.kafka.transaction import KafkaRecord
 from recount.runtime.errors import RegistryRefused, RegistryUnreachable, Terminal

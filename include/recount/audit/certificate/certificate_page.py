@@ -9,8 +9,15 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from recount.audit.certificate.summary import counted, covered_in_words, followed, life_of
-from recount.audit.explain.row_changes import change_in_words, late_in_words, sides_in_words
+from recount.audit.certificate.summary import (
+    change_in_words,
+    counted,
+    covered_in_words,
+    followed,
+    late_in_words,
+    life_of,
+    sides_in_words,
+)
 from recount.certificate.document import FATES, Certificate, standing
 from recount.runtime.times import quantity, told_time, told_window
 

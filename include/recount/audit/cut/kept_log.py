@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from recount.audit.carry.store import Seed
 from recount.audit.compare.conservation import OFFSETS
-from recount.audit.cut.audited_ledger import Ledger
+from recount.audit.cut.audited_ledger import CUT_SHORT, Ledger
 from recount.audit.findings.finding_register import Source
 from recount.certificate.finding import Difference
 from recount.declare.topology import Topology
@@ -34,7 +34,6 @@ from recount.tables.places import Tables
 _LOG = logging.getLogger(__name__)
 _PATIENCE_S, _PAUSE_S = 75.0, 0.5
 """The transaction of a driver that was killed is aborted after a minute, unless its timeout was set longer."""
-CUT_SHORT = "cut short"
 
 
 def kept(connection: Connection, topic: str) -> Mapping[int, LogRange]:

@@ -23,11 +23,10 @@ from recount.audit.compare.identity import Identity
 from recount.audit.compare.judge import Before
 from recount.audit.compare.published import is_after
 from recount.audit.cut.auditable import judgeable_offsets, settled_ledger, settled_since
-from recount.audit.cut.audited_ledger import Ledger, Order, topic_faults
+from recount.audit.cut.audited_ledger import Ledger, Order, Repetition, topic_faults
 from recount.audit.cut.in_force import InForce, certified_runs, removed_by_now
 from recount.audit.cut.kept_log import Reach, StretchLog, decided_if_any, still_seen
 from recount.audit.findings.finding_register import Interval, certified
-from recount.audit.repetition import Repetition
 from recount.certificate.finding import Difference
 from recount.declare.operators.joins import StreamTableJoin
 from recount.declare.topology import Topology

@@ -15,8 +15,7 @@ from deltalake import write_deltalake
 from rich.console import Console
 from rich.text import Text
 
-from recount.audit.certificate.summary import STATES, life_of, place_of, printable
-from recount.audit.explain.row_changes import sides_in_words
+from recount.audit.certificate.summary import STATES, life_of, place_of, printable, sides_in_words
 from recount.audit.findings.finding_register import read_register
 from recount.certificate.finding import Finding
 from recount.declare.registry import declared
