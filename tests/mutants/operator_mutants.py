@@ -146,7 +146,7 @@ def _of_timers_and_panes() -> Iterator[Mutant]:
     yield from comparison(AT + "batch_processing.py", "ProcessOperator._fire_reached", "a timer sets a timer", fired)
     for code in ("list.min() <= until_ms", "kept.next_timer_ms <= until_ms"):
         yield from comparison(
-            "engine/state/key_states.py", "KeyStates.with_timers", "a timer goes off at the frontier", code
+            "engine/operators/batch_processing.py", "KeyStates.with_timers", "a timer goes off at the frontier", code
         )
     panes = AT + "pane_kinds.py"
     yield from bound(panes, "SlidingPane.add", "a record is late for all", "windows.difference_ms")

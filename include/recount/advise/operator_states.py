@@ -17,7 +17,7 @@ from recount.declare.operators.processing import Deduplicate, InOrder, Process
 from recount.declare.operators.tables import Suppress, TableAggregate, TableFilter, ToTable
 from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.engine.operators.batch_joins import SWEEPS
-from recount.engine.operators.settling import is_revised_any_time
+from recount.engine.operators.windowed_state import is_revised_any_time
 from recount.runtime.times import readable
 
 CLOCK = "time of "

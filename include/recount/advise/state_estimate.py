@@ -33,7 +33,7 @@ from recount.declare.topology import Topology
 from recount.declare.windows import SessionWindows, SlidingWindows, TimeWindows
 from recount.engine.operators.batch_graph import operators_of
 from recount.engine.operators.batch_rows import ORDER, TOPIC
-from recount.engine.operators.settling import revised_for_ms
+from recount.engine.operators.windowed_state import revised_for_ms
 from recount.engine.stage.partials import AggregationPlan, Partials, plan_of
 from recount.runtime.times import readable
 

@@ -27,10 +27,9 @@ from recount.declare.operators.nodes import (
 )
 from recount.declare.windows import TimeWindows
 from recount.recompute.decoding import DecodePass, Limits
-from recount.recompute.keyless import keyless_when
 from recount.recompute.raw_log import RawLog, runs
 from recount.recompute.rules.number_rules import all_starts, newest_start, reason_of
-from recount.recompute.single_flow import Flow, Step
+from recount.recompute.single_flow import Flow, Step, keyless_when
 from recount.recompute.spark_columns import column, named
 
 ADVANCES, STREAM_TIME = "advances", "stream_time_ms"

@@ -17,7 +17,7 @@ from recount.declare.schema import DOUBLE, LONG, LONG_MAX, LONG_MIN, RecordSchem
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import hopping, last_n, session, sliding, tumbling
-from recount.engine.stage.largest_addend import AddendStage
+from recount.engine.exchange.aggregation import AddendStage
 from recount.engine.stage.map_stage import from_ipc
 from recount.engine.stage.partials import plan_of
 from recount.reference.topology_driver import TopologyDriver

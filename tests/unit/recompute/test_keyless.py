@@ -14,8 +14,7 @@ from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
-from recount.recompute.keyless import Nulls, keyless_when
-from recount.recompute.single_flow import Flow
+from recount.recompute.single_flow import Flow, Nulls, keyless_when
 
 ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(region=STRING, country=STRING, required=("country",)))
 NEVER: Nulls = frozenset()

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 from pyspark.sql import DataFrame
 
-from recount.declare.aggregates import SumTooLarge
-from recount.declare.columns import REVISION
-from recount.declare.operators.nodes import WINDOW_END
+from recount.declare.aggregates import Aggregate, SumTooLarge
+from recount.declare.columns import REVISION, TIMESTAMP
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
+from recount.declare.schema import FieldType
 from recount.declare.topology import Written
+from recount.declare.windows import GlobalWindow, LastN, TimeWindows
 from recount.engine.commit.stream_tables import Order, Schema, StreamTables
 from recount.engine.exchange.work import Computed, staged
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
-from recount.engine.stage.largest_addend import with_record_of_log
-from recount.engine.stage.map_stage import MapStage
+from recount.engine.stage.map_stage import MapStage, Partition, PartitionPass
 from recount.engine.stage.partials import AggregationPlan, Partials
+from recount.engine.stage.polars_expressions import compiled, field_column
 from recount.engine.state.keyed_rows import StateUse
 from recount.engine.state.open_windows import NOT_EMITTED, OpenWindows, StoredWindows
 from recount.tables.batch_proofs import earlier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class AggregationComputation:
@@ -131,3 +137,75 @@ class AggregationComputation:
     def _merged(self, tables: StreamTables, condition: pl.Expr, *more: pl.Expr) -> pl.DataFrame:
         rows = tables.state.read().filter(condition).select(list(self._partials.schema)).collect()
         return self._partials.merge(rows, *more)
+
+
+_ADDED, _AMONG = "__added", "of the records of this batch"
+_SCHEMA: dict[str, pl.DataType] = {
+    "topic": pl.String(),
+    "partition": pl.Int32(),
+    "offset": pl.Int64(),
+    _ADDED: pl.Float64(),
+}
+
+
+def with_record(error: SumTooLarge, rows: pl.DataFrame, node: WindowedAggregate) -> SumTooLarge:
+    """``error`` of ``node`` with the record that adds most among the ``rows`` that a batch brought, if there is one."""
+    here = pl.col(field_column(node.key)) == error.about[node.key]
+    if not isinstance(node.windows, GlobalWindow | LastN):
+        closed: Literal["left", "both"] = "left" if isinstance(node.windows, TimeWindows) else "both"
+        start_ms, end_ms = (error.about[bound] for bound in (WINDOW_START, WINDOW_END))
+        here &= pl.col(TIMESTAMP).is_between(start_ms, end_ms, closed=closed)
+    return _naming(error, _addends(rows.filter(here), node.aggregates[error.aggregate], node.input.fields))
+
+
+def with_record_of_log(error: SumTooLarge, records: DataFrame, stage: MapStage) -> SumTooLarge:
+    """The same of the ``records`` of a batch, which ``stage`` has reduced to partials."""
+    from recount.engine.exchange.work import staged
+
+    made = AddendStage(plan=stage.plan, stream_times=stage.stream_times, latest_ms=stage.latest_ms, error=error)
+    return _naming(error, staged(records, made)["addends"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddendStage(MapStage):
+    """The map stage again, for the records of the key and window of ``error``."""
+
+    error: SumTooLarge
+
+    def pass_of(self, partition: Partition) -> PartitionPass:
+        """A pass that looks for the records."""
+        return _AddendPass(self, partition)
+
+    def empty_tables(self) -> dict[str, list[pl.DataFrame]]:
+        """One more."""
+        return {**super().empty_tables(), "addends": [pl.DataFrame(schema=_SCHEMA)]}
+
+
+class _AddendPass(PartitionPass):
+    def __init__(self, stage: AddendStage, partition: Partition) -> None:
+        super().__init__(stage, partition)
+        self._error = stage.error
+
+    def reduce(self, on_time: pl.DataFrame) -> None:
+        made, about = Partials.of(self._plan.aggregate), self._error.about
+        here = pl.col(field_column(made.key)) == about[made.key]
+        here &= pl.all_horizontal(pl.col(bound) == about[bound] for bound in (WINDOW_START, WINDOW_END))
+        found = _addends(on_time.filter(here), made.aggregates[self._error.aggregate], made.inputs)
+        self._tables["addends"].append(found)
+
+
+def _addends(rows: pl.DataFrame, aggregate: Aggregate, inputs: Mapping[str, FieldType]) -> pl.DataFrame:
+    """The addend of each of the ``rows`` that are records, as a DOUBLE."""
+    assert aggregate.of is not None, "a sum is of something"
+    counts = pl.lit(value=True) if aggregate.where is None else compiled(aggregate.where, inputs)
+    added = rows.filter(counts & pl.col("offset").is_not_null()).with_columns(
+        compiled(aggregate.of, inputs).cast(pl.Float64).alias(_ADDED)
+    )
+    return added.filter(pl.col(_ADDED).is_not_null()).select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
+
+
+def _naming(error: SumTooLarge, found: pl.DataFrame) -> SumTooLarge:
+    if found.is_empty():
+        return error
+    topic, partition, offset, _ = found.sort(_ADDED, descending=not error.is_negative).row(0)
+    return error.naming(f"{topic}-{partition}@{offset}", _AMONG)

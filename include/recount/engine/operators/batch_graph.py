@@ -51,7 +51,7 @@ from recount.engine.operators.batch_tables import (
 )
 from recount.engine.operators.batch_windows import WindowedOperator
 from recount.engine.operators.set_aside import Ranges, one_of_each
-from recount.engine.operators.settling import comes_any_time, revised_for_ms
+from recount.engine.operators.windowed_state import comes_any_time, revised_for_ms
 from recount.engine.stage.map_stage import LATE_SCHEMA
 from recount.engine.state.keyed_rows import KeyedRows
 

@@ -12,14 +12,13 @@ from recount.declare.columns import IS_NULL, STREAM_TIME, TIMESTAMP
 from recount.declare.operators.event_time import can_be_revised
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
+from recount.engine.exchange.aggregation import with_record
 from recount.engine.operators.accumulators import Accumulators
 from recount.engine.operators.batch_operator import Batch, Clock, Output
 from recount.engine.operators.batch_rows import ENTRY, ORDER, SUPERSEDED, WITHIN, no_rows, rows_schema, window_order
 from recount.engine.operators.kept_records import REPLACES, KeptRecords
 from recount.engine.operators.merged_windows import MergedSessions, MergedWindows
-from recount.engine.operators.settling import is_revised_any_time
-from recount.engine.operators.windowed_state import BOUNDS, Emissions, Windowing
-from recount.engine.stage.largest_addend import with_record
+from recount.engine.operators.windowed_state import BOUNDS, Emissions, Windowing, is_revised_any_time
 from recount.engine.stage.polars_expressions import field_column
 from recount.engine.state.keyed_rows import KeyedRows
 

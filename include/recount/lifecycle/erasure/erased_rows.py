@@ -28,8 +28,8 @@ from recount.declare.operators.processing import Deduplicate
 from recount.declare.operators.tables import TableAggregate
 from recount.declare.topology import Topology
 from recount.engine.operators.batch_graph import Graph
+from recount.engine.operators.batch_processing import key_column
 from recount.engine.stage.partials import plan_of
-from recount.engine.state.key_states import key_column
 from recount.lifecycle.erasure.holdings import goes_by_key, quoted
 from recount.recompute.operators.carried import CLOCKS, ID_NAME, KEY_NAME, frame_name, names_of
 from recount.runtime.errors import Terminal

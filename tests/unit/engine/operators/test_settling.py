@@ -9,7 +9,7 @@ from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.flow import RecordStream, Table, stream, table
 from recount.declare.windows import Windows, session, sliding, tumbling
-from recount.engine.operators.settling import comes_any_time, is_revised_any_time
+from recount.engine.operators.windowed_state import comes_any_time, is_revised_any_time
 
 WORDS = stream(LEFT).select_key(k=col("word"))
 TUMBLING = tumbling("10 ms", grace="0 ms")
