@@ -21,6 +21,7 @@ from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 
 TIMEOUT_S = 60.0
+_PACK = "import sys; from recount.declare.registry import print_packed; print_packed(sys.argv[1])"
 _LOOK_AGAIN_S = 60.0
 """What a declaration reads while it is imported, a file of settings say, can change when no module does."""
 _Stamp = Mapping[str, tuple[int, int, int]]
@@ -128,7 +129,7 @@ class DeployedDeclarations:
 
     def _read(self) -> None:
         """Import what is there now; what was known before stays where that fails, and the reason is kept."""
-        command = [sys.executable, "-m", "recount.declare.packed_modules", self._modules]
+        command = [sys.executable, "-c", _PACK, self._modules]
         before = changed_at(self._modules)
         try:
             said = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=True).stdout

@@ -11,8 +11,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from recount.airflow.deployed import require_admitted
-from recount.airflow.drivers import find_driver, log_of, record_of
-from recount.airflow.group_driver import GroupDriver
+from recount.airflow.drivers import GroupDriver, find_driver, log_of, record_of
 from recount.airflow.health import standstill
 from recount.airflow.lineage import StreamLineage
 from recount.airflow.links import StreamLink, stream_page

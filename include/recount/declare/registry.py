@@ -335,6 +335,15 @@ def packed(modules: str) -> bytes:
     return packing.getvalue()
 
 
+def print_packed(modules: str) -> None:
+    """Write what ``modules`` declare to standard output, without what they print while they are imported."""
+    from recount.runtime.console import errors_reported
+
+    with errors_reported("the deployed declarations"):
+        said, sys.stdout = sys.stdout, sys.stderr
+        said.buffer.write(packed(modules))
+
+
 def unpacked(said: bytes) -> Packed:
     """The declarations that ``packed`` made bytes of; only for what a process of ours has said."""
     found: Packed = pickle.loads(said)  # noqa: S301 - see above

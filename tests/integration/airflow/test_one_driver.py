@@ -16,8 +16,7 @@ import pytest
 from tests.eventually import eventually
 from tests.statuses import a_status
 
-from recount.airflow.drivers import DriverProcess
-from recount.airflow.group_driver import GroupDriver
+from recount.airflow.drivers import DriverProcess, GroupDriver
 from recount.airflow.submission import Submission
 from recount.engine.driver.stream_reports import require_alone
 from recount.kafka.connection import Connection
