@@ -25,7 +25,7 @@ from recount.airflow.page_orders import DagState
 from recount.audit.certificate.certificate_files import outcome_of
 from recount.declare.registry import Declarations, declared
 from recount.kafka.status import SPAN_MS, STEP_MS, Sample, StreamStatus
-from recount.pages.broker_watch import BrokersSay
+from recount.pages.stream_lines import BrokersSay
 from recount.runtime.settings import Settings
 
 NOW_MS = 1_795_600_000_000

@@ -30,11 +30,10 @@ from recount.declare.registry import Declarations, Stream, is_audited
 from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
 from recount.pages import stream_lines
-from recount.pages.broker_watch import BrokersSay, BrokerWatch, left_behind
 from recount.pages.issued import MOST, certificates, first_misses, outcome, outcomes
 from recount.pages.rendering import TITLES, panel, rendered
 from recount.pages.stream_detail import log_tail, tables_say
-from recount.pages.stream_lines import NextAudit, StreamLine
+from recount.pages.stream_lines import BrokersSay, BrokerWatch, NextAudit, StreamLine, left_behind
 from recount.runtime.errors import RecountError
 from recount.runtime.settings import Settings
 from recount.runtime.times import clock_ms

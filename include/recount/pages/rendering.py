@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from recount.advise.workload import sized
 from recount.runtime.times import roughly
 
-_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 _LONGEST = 300
 _A_WEEK_MS = 7 * 86_400_000
 UNKNOWN = "–"  # noqa: RUF001 - a dash
@@ -72,12 +72,7 @@ def share(number: float | None) -> str:
 
 def size(number: int | None) -> str:
     """Bytes in the largest unit of which there is at least one."""
-    if number is None:
-        return UNKNOWN
-    scaled, unit = float(number), 0
-    while abs(scaled) >= 1024 and unit < len(_BYTES) - 1:
-        scaled, unit = scaled / 1024, unit + 1
-    return f"{scaled:.1f} {_BYTES[unit]}" if unit else f"{number} B"
+    return UNKNOWN if number is None else sized(number)
 
 
 def told_minute(at_ms: int | None) -> str:

@@ -23,7 +23,7 @@ from recount.declare.columns import BACKFILL_NUMBER, BATCH, GENERATION, ORIGIN, 
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.output import encode_value
 from recount.runtime.errors import Transient
-from recount.runtime.times import readable, told_time
+from recount.runtime.times import roughly, told_time
 from recount.serve.asked_sink import OF_STREAM, AskedSink, missing_columns, seen_rows
 from recount.serve.moment import Audits, JudgedTo, Moment, NotReady
 from recount.serve.question import Question
@@ -34,7 +34,6 @@ AUDITED, ROWS = "recount_audited", "recount_rows"
 _TIES = [RESULT_TIME, GENERATION, BATCH]
 _TIMES = {WINDOW_START, WINDOW_END, RESULT_TIME}
 _NOT_SHOWN = {GENERATION, BATCH, BACKFILL_NUMBER, ORIGIN}
-_UNITS_MS = (86_400_000, 3_600_000, 60_000)
 _HEADS = {RESULT_TIME: "time", REVISION: "revision", AUDITED: "audited"}
 
 
@@ -199,7 +198,7 @@ def told(answer: Answer) -> Iterator[str]:
     frontier = "none yet" if frontier_ms is None else told_time(frontier_ms)
     yield (
         f"as of batch {said['generation']}/{said['batch']}, recorded {told_time(said['recorded_ms'])} UTC,"
-        f" {_roughly(said['age_ms'])} before; frontier {frontier}"
+        f" {roughly(said['age_ms'])} before; frontier {frontier}"
     )
     if answer.judged is None:
         yield "never audited"
@@ -211,12 +210,6 @@ def told(answer: Answer) -> Iterator[str]:
         yield f"audited {reach}: {judged['outcome']} ({judged['audit']})"
     if answer.kept_since_ms is not None:
         yield f"rows of times before {told_time(answer.kept_since_ms)} may have been removed by retention"
-
-
-def _roughly(age_ms: int) -> str:
-    """In the largest unit of which there is one."""
-    whole = next((one for one in _UNITS_MS if age_ms >= one), 1_000)
-    return readable(age_ms // whole * whole)
 
 
 def _cell(name: str, value: Any) -> str:

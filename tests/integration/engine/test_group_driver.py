@@ -23,8 +23,7 @@ from recount.kafka.status import StreamStatus, status_of_group
 from recount.profile.daemon import free_ports
 from recount.serve.answer import answer
 from recount.serve.asked_sink import asked_sink
-from recount.serve.broker_reading import BrokerReader
-from recount.serve.exposition import Exposition
+from recount.serve.exposition import BrokerReader, Exposition
 from recount.serve.question import MOST_ROWS, Question
 
 pytestmark = pytest.mark.timeout(1_200)

@@ -12,7 +12,7 @@ from tests.statuses import a_status
 from recount.kafka.connection import Connection
 from recount.kafka.leases import Lease
 from recount.kafka.status import StatusHistory
-from recount.pages.broker_watch import BrokerWatch
+from recount.pages.stream_lines import BrokerWatch
 from recount.runtime.errors import Terminal
 
 

@@ -24,8 +24,8 @@ from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.kafka.connection import Connection
 from recount.kafka.lags import PartitionLag, StreamLag
-from recount.pages.broker_watch import BrokersSay, BrokerWatch
 from recount.pages.rendering import UNKNOWN
+from recount.pages.stream_lines import BrokersSay, BrokerWatch
 from recount.runtime.settings import Settings
 from recount.tables.places import Tables
 

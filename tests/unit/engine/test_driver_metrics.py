@@ -19,8 +19,7 @@ from recount.declare.registry import declared
 from recount.engine.driver.stream_reports import DriverMetrics
 from recount.engine.state.keyed_rows import KeyedRows, StateUse
 from recount.profile.daemon import free_ports
-from recount.serve.broker_reading import BrokerReading
-from recount.serve.exposition import Exposition
+from recount.serve.exposition import BrokerReading, Exposition
 from recount.tables.places import Tables
 
 Samples = Mapping[tuple[str, ...], float]

@@ -14,7 +14,7 @@ from recount.pages.rendering import UNKNOWN
 WRITTEN: dict[Callable[[Any], str], dict[float | None, str]] = {
     rendering.rate: {None: UNKNOWN, 0: "0", 0.123: "0.12", 1: "1.0", 99.94: "99.9", 100: "100", 1234.5: "1,234"},
     rendering.share: {None: UNKNOWN, 0: "0 %", 0.00001: "< 0.01 %", 0.0001: "0.01 %", 0.5: "50.00 %"},
-    rendering.size: {None: UNKNOWN, 1023: "1023 B", 1024: "1.0 KiB", 5 << 30: "5.0 GiB"},
+    rendering.size: {None: UNKNOWN, 1023: "1,023 B", 1024: "1.0 KiB", 5 << 30: "5.0 GiB"},
     rendering.duration: {
         None: UNKNOWN,
         0: "0 ms",

@@ -22,8 +22,7 @@ from recount.engine.commit.delta_table import AppendOnlyTable
 from recount.kafka.connection import Connection
 from recount.kafka.lags import PartitionLag, StreamLag
 from recount.runtime.errors import Terminal
-from recount.serve.broker_reading import BrokerReader, BrokerReading, PatientCall
-from recount.serve.exposition import Ask, Exposition
+from recount.serve.exposition import Ask, BrokerReader, BrokerReading, Exposition, PatientCall
 from recount.tables.ledger import PartitionProof
 
 LABELS = ("source", "stream", "table", "state", "topic", "partition")

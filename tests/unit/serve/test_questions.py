@@ -29,7 +29,6 @@ from recount.declare.topology import Topology, stream
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 from recount.runtime.times import NoTime, instant_ms
-from recount.serve.answer import _roughly
 from recount.serve.asked_sink import AskedSink, BadQuestion, asked_sink
 from recount.serve.question import MOST_ROWS, Question, query
 
@@ -147,13 +146,6 @@ def test_rows_are_shown_as_a_table_with_the_batch_that_they_are_from_or_as_json(
     assert json.loads(typed("product-revenue", "--key", "tea", "--json").output)["total"] == 1
     shown = typed("product-revenue").output
     assert ("\x1b" in shown, r"'\x1b[31m[red]'" in shown) == (False, True), "what a terminal would obey"
-
-
-@pytest.mark.parametrize(
-    ("age_ms", "shown"), [(999, "0 ms"), (59_999, "59 s"), (60_000, "1 min"), (7_199_999, "1 h"), (90_000_000, "1 d")]
-)
-def test_the_age_of_a_batch_is_told_in_its_largest_unit(age_ms: int, shown: str) -> None:
-    assert _roughly(age_ms) == shown
 
 
 def test_that_nothing_is_known_yet_is_an_answer(typed: Callable[..., Result]) -> None:
