@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.advise.grace.planted import misses_of, planted, with_misses
-from tests.unit.advise.lens.test_lens_page import answered
+from tests.unit.advise.lens.test_lens_command import answered
 from tests.unit.audit.documents import findings
 
 from recount.advise.panels import of_answer, write_panels

@@ -6,14 +6,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.advise.estimates.test_measured import proof_of
-from tests.unit.engine.engine import LogRecord
+from tests.unit.engine.engine import NOW_MS, Engine, LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 
 from recount.declare.registry import declared
+from recount.declare.topology import Topology
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.commit.stream_tables import BatchRows
 from recount.kafka.status import StreamStatus
+from recount.tables.ledger import BatchProof
 
 UNPAID = declared().topology("unpaid-orders")
 PAID, PAID_LATE, NEVER_PAID = 200, 5, 10
@@ -31,6 +32,21 @@ STATUS = StreamStatus(
     commit_duration_ms=210,
 )
 """The last batch took 0.0105 ms a record and 210 ms for its commit."""
+
+
+def proof_of(topology: Topology, batch: int, engine: Engine | TopologyEngine, emitted: int) -> BatchProof:
+    """A batch every 2 s."""
+    return BatchProof(
+        stream=topology.name,
+        generation=0,
+        batch=batch,
+        checkpoint_id="checkpoint",
+        lease_epoch=1,
+        batch_timestamp_ms=NOW_MS + batch * 2_000,
+        partitions=tuple(engine.clock.partitions.values()),
+        frontier_ms=engine.clock.frontier_ms,
+        emitted={"out": emitted},
+    )
 
 
 def write_paid_orders(root: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 from click.testing import Result
-from tests.unit.advise.estimates.test_measured import proof_of
+from tests.unit.advise.estimates.paid_orders import proof_of
 from tests.unit.engine.engine import Engine, LogRecord
 from typer.testing import CliRunner
 

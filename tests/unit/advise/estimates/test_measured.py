@@ -1,45 +1,48 @@
-"""What is measured of a stream is what lies in its tables."""
+"""Measurements of a stream are what lies in its tables, and what is recommended follows from them."""
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
+from tests.unit.advise.estimates.paid_orders import (
+    NEVER_PAID,
+    PAID,
+    PAID_LATE,
+    STATUS,
+    UNPAID,
+    proof_of,
+    write_paid_orders,
+)
 from tests.unit.advise.estimates.steady_flow import Flow, clicks, held_by, processed, topology_of, views
-from tests.unit.engine.engine import NOW_MS, Engine, LogRecord
+from tests.unit.engine.engine import Engine, LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 
-from recount.advise.estimate_report import Report
-from recount.advise.measured import Measured, measured
+from recount.advise.estimate_command import page
+from recount.advise.estimate_report import BatchTime, Report, benchmark_figures
+from recount.advise.measured import Measured, Partners, measured
 from recount.advise.state_estimate import OPEN_WINDOWS
 from recount.advise.workload import workload
 from recount.declare.aggregates import count
+from recount.declare.operators.joins import StreamStreamJoin
+from recount.declare.registry import declared
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.commit.stream_tables import BatchRows
-from recount.tables.ledger import BatchProof
+from recount.engine.stage.polars_expressions import field_column
+from recount.profile.project import Project
+from recount.runtime.console import print_whole
+from recount.runtime.errors import RecountError
 
 JOINED = topology_of(stream(clicks).join(stream(views), before="2 s", after="2 s", grace="0 s"))
 COUNTED = topology_of(stream(clicks).windowed_by(tumbling("10 s", grace="5 s")).aggregate(n=count()).emit_final())
 FLOW = Flow(per_s=20, keys=10, seconds=20)
 BATCH_S = 2
-
-
-def proof_of(topology: Topology, batch: int, engine: Engine | TopologyEngine, emitted: int) -> BatchProof:
-    """A batch every 2 s."""
-    return BatchProof(
-        stream=topology.name,
-        generation=0,
-        batch=batch,
-        checkpoint_id="checkpoint",
-        lease_epoch=1,
-        batch_timestamp_ms=NOW_MS + batch * BATCH_S * 1_000,
-        partitions=tuple(engine.clock.partitions.values()),
-        frontier_ms=engine.clock.frontier_ms,
-        emitted={"out": emitted},
-    )
 
 
 def found(topology: Topology, root: Path) -> Measured:
@@ -113,3 +116,121 @@ def test_a_restart_takes_its_rows_at_the_measured_rate(joined: TopologyEngine, t
     assert report.restart_s == 0.2, "20,000 rows at 100,000/s"
     assert replace(report, measured=few).restart_s is None, "too few rows say nothing of a rate"
     assert replace(report, measured=None).restart_s is None
+
+
+LAST = BatchTime(records=40_000, batch_ms=630, commit_ms=210)
+[JOIN] = [node for node in UNPAID.nodes() if isinstance(node, StreamStreamJoin)]
+KEY = field_column(JOIN.key)
+
+
+@pytest.fixture
+def paid(tmp_path: Path) -> Measured:
+    write_paid_orders(tmp_path)
+    figures = measured(UNPAID, str(tmp_path))
+    assert figures is not None
+    return figures
+
+
+@pytest.mark.parametrize("per_s", [1, 10_000, 47_619, 90_000])
+def test_the_shortest_batch_that_keeps_up_takes_as_long_as_it_spans(per_s: float) -> None:
+    shortest_ms = LAST.shortest_ms(per_s)
+    assert shortest_ms is not None
+
+    def takes_ms(spans_ms: float) -> float:
+        return LAST.commit_ms + LAST.ms_per_record * per_s * spans_ms / 1_000
+
+    assert takes_ms(shortest_ms) <= shortest_ms
+    assert takes_ms(shortest_ms - 1) > shortest_ms - 1
+
+
+def test_beyond_the_most_no_batch_keeps_up_and_nothing_is_caught_up() -> None:
+    assert LAST.shortest_ms(96_000) is None
+    assert LAST.caught_up_s(96_000, 60) is None
+    assert LAST.caught_up_s(LAST.most_per_s / 2, 60) == pytest.approx(60)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"batch_duration_ms": None},
+        {"commit_duration_ms": None},
+        {"batch_records": 999},
+        {"commit_duration_ms": 630},
+    ],
+)
+def test_a_batch_that_does_not_tell_is_not_measured(said: dict[str, int | None]) -> None:
+    assert BatchTime.of(STATUS) == LAST
+    assert BatchTime.of(replace(STATUS, **said)) is None  # type: ignore[arg-type]
+    assert BatchTime.of(None) is None
+
+
+def test_a_longer_batch_is_recommended_only_where_the_assumed_one_does_not_keep_up() -> None:
+    rates = {rate: workload(UNPAID, rate=[rate]) for rate in ("1000", "40000", "60000")}
+    targets = {rate: Report.of(UNPAID, given, status=STATUS).target_ms for rate, given in rates.items()}
+    # both topics together 80,000/s of at most 95,238/s: 210 ms / (1 - 0.84)
+    assert targets == {"1000": 1_000, "40000": 1_313, "60000": None}
+    assert Report.of(UNPAID, rates["1000"]).target_ms is None
+
+
+def test_a_transaction_marks_each_partition_that_it_writes_to_its_offsets_and_its_position() -> None:
+    topology = declared().topology("revenue-by-region")
+    second, hour = (
+        Report.of(topology, workload(topology, trigger=trigger, keys=["region=7"])) for trigger in ("1 s", "1 h")
+    )
+    assert (second.batches_per_s, hour.batches_per_s) == (1, pytest.approx(1 / 3_600))
+    [written] = topology.written
+    assert hour.markers == written.topic.partitions + 2, "84 rows"
+    assert second.markers == pytest.approx(2 + 7 / 300)
+
+
+def test_the_published_run_is_told_by_its_medians_and_its_spread(tmp_path: Path) -> None:
+    def row(contender: str, seconds: float) -> dict[str, object]:
+        return {"contender": contender, "job": "revenue", "flow": "orders", "records": 1_000, "seconds": seconds}
+
+    rows = [row("Recount", 4.0), row("Recount", 5.0), row("Recount", 2.0), row("Recount with a plain producer", 2.5)]
+    rows.append({"contender": "Kafka Streams", "job": "revenue", "records": 5, "seconds": 1.0})
+    recovery = [{"contender": "Recount", "keys": 10_000, "seconds": 12.34}]
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps({"throughput": rows, "latency": [], "recovery": recovery}))
+    assert benchmark_figures(file) == {
+        "throughput": ["250 records/s (revenue, 1,000 records)"],
+        "exactly once": [
+            "250 records/s, with a plain producer 400 (revenue, 1,000 records, single runs 200 to 500)",
+        ],
+        "restart": ["12.3 s (restart with 10,000 keys)"],
+    }
+    assert benchmark_figures(tmp_path / "none.json") == {}
+    file.write_text('{"throughput": 3}')
+    with pytest.raises(RecountError) as refused:
+        benchmark_figures(file)
+    assert "make bench" in refused.value.expected
+
+
+def test_partners_are_counted_by_the_declared_window(paid: Measured) -> None:
+    [partners] = paid.partners.values()
+    # each order and each payment; the orders that are never paid have no partner
+    assert (partners.near, partners.far, partners.alone) == (2 * PAID, 2 * PAID_LATE, NEVER_PAID)
+    assert (partners.least_ms, partners.most_ms) == (0, 480_000)
+    assert paid.restart_ms == 2_000, "between the batches of two drivers"
+
+
+def test_the_recommended_window_holds_99_percent() -> None:
+    left = pl.DataFrame({KEY: [f"o{n}" for n in range(1, 1_001)], "timestamp_ms": [0] * 1_000})
+    right = left.with_columns(timestamp_ms=pl.int_range(1, 1_001, dtype=pl.Int64) * 1_000)
+    partners = Partners.of(JOIN, left, right)
+    assert (partners.before_ms, partners.after_ms) == (0, 995_000)
+    assert (partners.near, partners.far) == (600, 1_400), "5 min"
+    few = Partners.of(JOIN, left.head(40), right.head(40))
+    assert (few.near, few.before_ms, few.after_ms) == (80, None, None)
+
+
+def test_the_example_in_the_documentation_is_what_is_printed(
+    paid: Measured, project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (project.root / "docs" / "estimates.md").read_text()
+    [example] = re.findall(r"```\n(   window .*?)```", text, re.DOTALL)
+    report = Report.of(UNPAID, workload(UNPAID, rate=["1000"]), measured=paid, status=STATUS)
+    print_whole(*page(report))
+    shown = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    places = [shown.index(line) for line in example.splitlines()]
+    assert places == sorted(places)

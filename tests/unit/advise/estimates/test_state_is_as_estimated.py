@@ -1,24 +1,40 @@
-"""What the engine really holds after a steady flow, state by state, beside the estimate."""
+"""Estimates of state and of rows: beside what the engine holds, what the interpreter emits, and worked out by hand."""
 
 from __future__ import annotations
 
+import json
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pytest
-from tests.unit.advise.estimates.steady_flow import Flow, clicks, held_by, processed, topology_of, views
+from rich.console import Console
+from tests.unit.advise.estimates.steady_flow import (
+    Flow,
+    clicks,
+    emitted_by_the_interpreter,
+    held_by,
+    processed,
+    topology_of,
+    views,
+)
+from tests.unit.engine.random_topologies import drawn_topology
 
-from recount.advise.state_estimate import StateEstimate, operator_estimates
+from recount.advise.estimate_command import document, page
+from recount.advise.estimate_report import Report
+from recount.advise.state_estimate import OPEN_WINDOWS, StateEstimate, operator_estimates
 from recount.advise.workload import Workload, workload
-from recount.declare.aggregates import average, count
+from recount.declare.aggregates import average, count, fold
 from recount.declare.expressions import col
 from recount.declare.flow import RecordStream, Table, WindowedTable
 from recount.declare.operators.processing import KeyState
-from recount.declare.schema import LONG
-from recount.declare.topology import stream, table
+from recount.declare.schema import LONG, STRING
+from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
+from recount.engine.operators.batch_graph import Graph
 
 LEAST, MOST = 0.8, 2.0
 """An estimate is at least 0.8 times what is held, and at most twice: windows are counted as all open and all full."""
@@ -175,3 +191,83 @@ def test_what_is_held_is_as_estimated(case: Case) -> None:
     written = statistics.mean(computed.state.height for computed in engine.computed[len(engine.computed) // 2 :])
     changed = sum(state.kept.changed for state in estimates)
     assert LEAST_WRITTEN * written <= changed <= MOST * written, "rows that a batch appends to the state table"
+
+
+LEAST_EMITTED, MOST_EMITTED = 0.8, 1.25
+"""What is open at the end of a flow has not left, so that a short flow gives somewhat less than the rate says."""
+LONG_FLOW = Flow(per_s=10, keys=25, seconds=100)
+LONG_IDS = Flow(per_s=10, keys=None, seconds=100)
+
+per_user = stream(clicks)
+close = {"before": "3 s", "after": "3 s", "grace": "0 s"}
+
+
+hops = hopping("6 s", advance="2 s", grace="0 s")
+
+
+def count_of(windows: Windows) -> WindowedTable:
+    return per_user.windowed_by(windows).aggregate(n=count())
+
+
+ROWS: dict[str, tuple[RecordStream | Table, Flow]] = {
+    "tumbling windows, final": (count_of(tumbling("2 s", grace="0 s")).emit_final(), LONG_FLOW),
+    "hopping windows, final": (count_of(hops).emit_final(), LONG_FLOW),
+    "hopping windows, each record": (count_of(hops).emit_each_record(), LONG_FLOW),
+    "sliding windows, final": (count_of(sliding("2 s", grace="0 s")).emit_final(), LONG_FLOW),
+    "sessions, final": (count_of(session("2 s", grace="0 s")).emit_final(), LONG_FLOW),
+    "pairs": (per_user.join(stream(views), **close), LONG_FLOW),
+    "records without a partner": (per_user.left_join(stream(views), **close), LONG_IDS),
+    "first of each user": (per_user.deduplicate("user", horizon="5 s"), LONG_FLOW),
+    "updates held for a limit": (table(clicks).emit_after("5 s"), LONG_FLOW),
+    "a lookup": (per_user.left_join_table(table(views)), LONG_FLOW),
+}
+
+
+@pytest.mark.parametrize(("made", "flow"), ROWS.values(), ids=ROWS)
+def test_as_many_rows_leave_as_the_interpreter_emits(made: RecordStream | Table, flow: Flow) -> None:
+    topology = topology_of(made)
+    keys = "unique" if flow.keys is None else str(flow.keys)
+    given = workload(topology, rate=[str(flow.per_s)], keys=[keys, f"user={keys}"])
+    *_, sink = operator_estimates(topology, given)
+    expected = sink.rows_per_s * flow.seconds
+    emitted = emitted_by_the_interpreter(topology, flow)
+    assert LEAST_EMITTED * expected <= emitted <= MOST_EMITTED * expected
+
+
+def states_of(topology: Topology, given: Workload) -> dict[str, StateEstimate]:
+    """The states by title."""
+    estimates = operator_estimates(topology, given)
+    return {state.title: state for state in chain.from_iterable(operator.states for operator in estimates)}
+
+
+def test_a_fold_over_all_time_keeps_every_value() -> None:
+    text = fold(
+        "page", initial=str, adder=lambda one, two: one + two, merger=lambda one, two: one + two, returns=STRING
+    )
+    topology = topology_of(stream(clicks).windowed_by(all_time()).aggregate(pages=text).emit_each_batch())
+    state = states_of(topology, workload(topology, rate=["10"], keys=["5"]))["windows"]
+    assert (state.kept.rows, state.kept.grows_per_s) == (5, 0)
+    assert state.value_bytes > 0
+    assert state.bytes_a_day == pytest.approx(864_000 * state.value_bytes)
+
+
+def test_windows_below_an_operator_that_is_never_settled_are_never_dropped() -> None:
+    per_user = stream(clicks).aggregate(n=count()).to_stream()
+    topology = topology_of(per_user.windowed_by(tumbling("5 s", grace="0 s")).aggregate(mean=average("n")).emit_final())
+    below = operator_estimates(topology, workload(topology))[2]
+    assert all(state.kept.grows_per_s > 0 for state in below.states if not state.title.startswith("time of"))
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_every_topology_has_an_estimate_of_every_state(seed: int) -> None:
+    topology = drawn_topology(seed).topology
+    given = workload(topology, late_by="10 s")
+    declared = Graph(topology).states.keys()
+    report = Report.of(topology, given)
+    states = report.states
+    assert {state.name for state in states} in ({OPEN_WINDOWS}, declared)
+    for state in states:
+        figures = (state.kept.rows, state.kept.changed, state.kept.grows_per_s, state.bytes, state.bytes_a_day)
+        assert all(math.isfinite(figure) and figure >= 0 for figure in figures), state.name
+    Console(quiet=True).print(*page(report))
+    assert json.loads(json.dumps(document(report), allow_nan=False))["stream"] == topology.name

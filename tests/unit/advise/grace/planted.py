@@ -1,4 +1,4 @@
-"""The stream revenue-by-region with late records that were planted, in real Delta tables."""
+"""Late records: the stream revenue-by-region with some that were planted, and the ledger as the interpreter has it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from deltalake import write_deltalake
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals
 from tests.unit.topologies.shop_log import Arrival
 
+from recount.advise.grace_judges import Shortfalls, attributed, judges_of, shortfalls
 from recount.certificate.finding import GraceMiss
 from recount.declare.columns import AUDIT
 from recount.declare.registry import declared
+from recount.declare.topology import Topology
+from recount.engine.stage.map_stage import LATE_SCHEMA
+from recount.reference.records import LateRecord
 from recount.tables.batch_proofs import MISSES
 
 MISS_SCHEMA = {
@@ -76,3 +80,14 @@ def misses_of(stream: WrittenStream) -> list[GraceMiss]:
         )
         for row in late.iter_rows(named=True)
     ]
+
+
+def late_rows(late: Sequence[LateRecord]) -> pl.LazyFrame:
+    rows = [{**asdict(one), "key": None if one.key is None else str(one.key)} for one in late]
+    return pl.LazyFrame(rows, schema=LATE_SCHEMA)
+
+
+def shortfalls_of(topology: Topology, late: Sequence[LateRecord], place: int = 0) -> Shortfalls:
+    """Those of the judge at ``place``."""
+    judges = judges_of(topology)
+    return shortfalls(attributed(late_rows(late), judges), place, judges[place])

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.advise.grace.late_rows import shortfalls_of
+from tests.unit.advise.grace.planted import shortfalls_of
 from tests.unit.reference.test_laws import END_MS, EVENTS, OTHERS, OUT, Log, law, logs
 
 from recount.advise.grace_judges import judges_of, lengthened, saved, steps_of_grace

@@ -1,16 +1,33 @@
-"""``recount lens`` as it is typed; what it reads from a broker is in tests/integration."""
+"""``recount lens`` as it is typed, what it refuses, and the example of docs/lens.md: five orders, four batches."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import typer
+from tests.batch_proofs import a_proof
+from tests.unit.advise.lens.lens_logs import CLICKS, OUT
 from typer.testing import CliRunner
 
-from recount.advise.lens_command import lens
+from recount.advise.lens_answer import LensAnswer, looked_at
+from recount.advise.lens_command import lens, told
+from recount.advise.lens_log import Records
+from recount.advise.lens_model import Modelled, NoModel, span_of
+from recount.declare.aggregates import count
+from recount.declare.expressions import col
+from recount.declare.registry import declared
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import session, tumbling
+from recount.profile.project import Project
+from recount.runtime.console import print_whole
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
+from recount.tables.ledger import PartitionProof
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +56,115 @@ def test_what_cannot_be_looked_at_is_refused_before_anything_is_read(arguments: 
     ended = CliRunner().invoke(app, arguments)
     assert isinstance(ended.exception, Terminal)
     assert ended.exception.what == what
+
+
+MODELLED = {
+    "method-totals",
+    "order-summary",
+    "page-paths",
+    "page-view-counts",
+    "product-revenue",
+    "revenue-by-region",
+    "views-hopping-10-min",
+    "views-hopping-60-s",
+    "views-session-10-min",
+    "views-tumbling-1-min",
+    "views-tumbling-5-min",
+}
+
+
+def has_model(topology: Topology) -> bool:
+    try:
+        return bool(Modelled.of(topology))
+    except NoModel:
+        return False
+
+
+def test_which_streams_of_the_shop_have_a_model() -> None:
+    assert {name for name, topology in declared().topologies.items() if has_model(topology)} == MODELLED
+
+
+@pytest.mark.parametrize(
+    ("name", "operator"),
+    [
+        ("views-sliding-30-s", "sliding 30 s"),
+        ("views-last-100", "emit each record: no record is late for it in any engine"),
+        ("click-sessions", "at most 1 d, grace 0 ms: neither of the others has a longest duration"),
+        ("orders-deduplicated", "first of each order_id by offset within 1 h"),
+        ("high-value-orders", "0 windowed aggregations"),
+    ],
+)
+def test_the_operator_that_has_no_model_is_named(name: str, operator: str) -> None:
+    with pytest.raises(NoModel) as refused:
+        Modelled.of(declared().topologies[name])
+    assert operator in str(refused.value.given)
+
+
+def test_what_is_spread_twice_is_refused() -> None:
+    flow = stream(CLICKS).repartition(2).select_key(user=col("user")).windowed_by(tumbling("1 s", grace="0 s"))
+    twice = Topology(name="twice", sinks=[flow.aggregate(n=count()).emit_final().to(OUT)])
+    with pytest.raises(NoModel) as refused:
+        Modelled.of(twice)
+    assert refused.value.given == "repartition to 2, after which records are spread once more"
+
+
+def test_an_action_is_no_step() -> None:
+    """Nothing is done to the world when a log is looked at."""
+    seen: list[object] = []
+    flow = stream(CLICKS).peek(seen.append).windowed_by(session("1 s", grace="0 s")).aggregate(n=count()).emit_final()
+    assert Modelled.of(Topology(name="peeking", sinks=[flow.to(OUT)])).steps == ()
+
+
+ORDERS = {0: [("9:00:10", 10), ("9:06:00", 5), ("9:06:10", 1)], 1: [("9:00:20", 20), ("9:01:00", 30)]}
+"""By partition: the time of day, and the amount, of orders from the EU."""
+ENDS = [{0: 1, 1: 1}, {0: 2, 1: 1}, {0: 3, 1: 1}, {0: 3, 1: 2}]
+"""Up to which offset each batch has read."""
+
+
+def at_ms(time: str) -> int:
+    return int(datetime.strptime(f"2026-11-21 {time}", "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1_000
+
+
+def log() -> Iterator[Records]:
+    for partition, orders in ORDERS.items():
+        values = [{"order_id": "o", "region": "EU", "amount": amount} for _, amount in orders]
+        yield Records(
+            partition=partition,
+            offsets=range(len(orders)),
+            timestamps_ms=[at_ms(time) for time, _ in orders],
+            keys=[b"o"] * len(orders),
+            values=[json.dumps(value).encode() for value in values],
+        )
+
+
+def answered() -> LensAnswer:
+    modelled = Modelled.of(declared().topologies["revenue-by-region"])
+    starts, proofs = {0: 0, 1: 0}, []
+    for batch, ends in enumerate(ENDS):
+        parts = [
+            PartitionProof(topic="orders", partition=p, start=starts[p], end=end, records=end - starts[p])
+            for p, end in ends.items()
+        ]
+        proofs.append(a_proof(batch, *parts, batch_timestamp_ms=at_ms("9:06:30")))
+        starts = ends
+    return looked_at(modelled, span_of(modelled, proofs[::-1], None, None), log())
+
+
+def test_the_page_shows_what_the_command_shows(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (project.root / "docs" / "lens.md").read_text()
+    print_whole(*told(answered()))
+    shown = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
+    assert f"```\n{shown}\n```" in page, shown
+
+
+def test_a_long_key_and_field_are_whole_where_output_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    key, field = "region-" * 60, "amount_of_" * 60
+    answer = answered()
+    differing = next(one for one in answer.engines if one.results)
+    row = {field: 1}
+    result = replace(differing.results[0], key=key, ours=row, theirs_at_most_dropped=[row])
+    record = replace(differing.records[0], key=key)
+    print_whole(*told(replace(answer, engines=[replace(differing, results=[result], records=[record])])))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.count(key) for line in lines if key in line] == [1, 1]
+    assert [line.count(f"{field} 1") for line in lines if field in line] == [2]
