@@ -16,7 +16,6 @@ from recount.declare.operators.nodes import KEY, Filter, SelectKey, Sink, Source
 from recount.declare.schema import FieldType
 from recount.declare.topology import Topology
 from recount.declare.windows import TimeWindows
-from recount.recompute.rules.number_rules import can_be
 from recount.recompute.rules.value_rules import has_key_fields
 from recount.runtime.errors import Terminal
 
@@ -132,6 +131,9 @@ Nulls = frozenset[str]
 
 def keyless_when(flow: Flow) -> Nulls | None:
     """The source's columns of which a null leaves a good record without a key; None where only the steps can tell."""
+    # imports Spark, which a question about the rows of a table does not need
+    from recount.recompute.rules.number_rules import can_be
+
     known: dict[str, Nulls | None] = {name: frozenset({name}) for name in flow.source.fields}
     if flow.needs_record_key:
         known[flow.key] = frozenset()  # without one the record is bad

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import polars as pl
-from pyspark.sql import DataFrame
 
 from recount.declare.aggregates import Aggregate, SumTooLarge
 from recount.declare.columns import REVISION, TIMESTAMP
@@ -160,8 +159,6 @@ def with_record(error: SumTooLarge, rows: pl.DataFrame, node: WindowedAggregate)
 
 def with_record_of_log(error: SumTooLarge, records: DataFrame, stage: MapStage) -> SumTooLarge:
     """The same of the ``records`` of a batch, which ``stage`` has reduced to partials."""
-    from recount.engine.exchange.work import staged
-
     made = AddendStage(plan=stage.plan, stream_times=stage.stream_times, latest_ms=stage.latest_ms, error=error)
     return _naming(error, staged(records, made)["addends"])
 

@@ -12,7 +12,6 @@ from recount.declare.columns import IS_NULL, STREAM_TIME, TIMESTAMP
 from recount.declare.operators.event_time import can_be_revised
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
-from recount.engine.exchange.aggregation import with_record
 from recount.engine.operators.accumulators import Accumulators
 from recount.engine.operators.batch_operator import Batch, Clock, Output
 from recount.engine.operators.batch_rows import ENTRY, ORDER, SUPERSEDED, WITHIN, no_rows, rows_schema, window_order
@@ -55,6 +54,9 @@ class WindowedOperator:
         try:
             output.rows = self._rows(self._leaving(rows, output))
         except SumTooLarge as error:
+            # imports Spark, which an estimate does not need
+            from recount.engine.exchange.aggregation import with_record
+
             raise with_record(error, rows, self.node) from None
         self._forget()
         return output
