@@ -50,48 +50,32 @@ def pods(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def faults(found: list[dict[str, Any]]) -> list[str]:
     """What names something that is not there, or takes what nobody has bounded."""
-    told = []
-    secrets = {"recount-kafka", "recount-serve"}
+    secrets, claims = {"recount-kafka", "recount-serve"}, names("PersistentVolumeClaim")
     settings = {one["name"] for one in KUSTOMIZATION["configMapGenerator"]}
+    told = []
     for pod in pods(found):
         volumes = {one["name"]: one for one in pod.get("volumes", ())}
-        told += [
-            f"no claim {one['persistentVolumeClaim']['claimName']}"
-            for one in volumes.values()
-            if "persistentVolumeClaim" in one
-            and one["persistentVolumeClaim"]["claimName"] not in names("PersistentVolumeClaim")
-        ]
-        told += [
-            f"readable by all: {name}"
-            for name, one in volumes.items()
-            if one.get("secret", {}).get("defaultMode", 288) != 288
-        ]
-        told += [
-            f"no secret {one['secret']['secretName']}"
-            for one in volumes.values()
-            if "secret" in one and one["secret"]["secretName"] not in secrets
-        ]
+        for name, one in volumes.items():
+            claim, secret = one.get("persistentVolumeClaim"), one.get("secret")
+            told += [f"no claim {claim['claimName']}"] if claim and claim["claimName"] not in claims else []
+            told += [f"no secret {secret['secretName']}"] if secret and secret["secretName"] not in secrets else []
+            told += [f"readable by all: {name}"] if secret and secret.get("defaultMode", 288) != 288 else []
         for container in pod["containers"]:
-            resources = container.get("resources", {})
-            is_template = container["name"] in ("driver", "executor")
+            resources, is_template = container.get("resources", {}), container["name"] in ("driver", "executor")
             told += [
                 f"{container['name']} has no {kind} of {what}"
                 for kind in ("requests", "limits")
                 for what in ("cpu", "memory")
                 if not is_template and what not in resources.get(kind, {})
             ]
-            told += [
-                f"no volume {one['name']}" for one in container.get("volumeMounts", ()) if one["name"] not in volumes
-            ]
-            told += [
-                f"no settings {one['configMapRef']['name']}"
-                for one in container.get("envFrom", ())
-                if one["configMapRef"]["name"] not in settings
-            ]
-            if container["securityContext"].get("allowPrivilegeEscalation") is not False or not pod[
-                "securityContext"
-            ].get("runAsNonRoot"):
-                told.append(f"{container['name']} may be root")
+            mounts = [one["name"] for one in container.get("volumeMounts", ())]
+            told += [f"no volume {name}" for name in mounts if name not in volumes]
+            references = [one["configMapRef"]["name"] for one in container.get("envFrom", ())]
+            told += [f"no settings {name}" for name in references if name not in settings]
+            is_bound = container["securityContext"].get("allowPrivilegeEscalation") is False
+            told += (
+                [] if is_bound and pod["securityContext"].get("runAsNonRoot") else [f"{container['name']} may be root"]
+            )
     accounts, roles = names("ServiceAccount"), names("Role")
     for one in found:
         if one["kind"] == "RoleBinding":
@@ -106,17 +90,14 @@ def test_kubernetes_takes_each_object(version: str) -> None:
         kubernetes_validate.validate(one, version, strict=True)
 
 
-def test_all_files_of_the_folder_are_applied() -> None:
+def test_all_files_of_the_folder_are_applied_fit_together_and_bound_every_container() -> None:
+    assert faults([*objects(), *templates()]) == []
     generated = {
         file.rpartition("=")[2]
         for one in KUSTOMIZATION["configMapGenerator"]
         for file in (*one.get("envs", ()), *one.get("files", ()))
     }
     assert {file.name for file in FOLDER.iterdir()} == {"kustomization.yaml", *KUSTOMIZATION["resources"], *generated}
-
-
-def test_they_fit_together_and_every_container_is_bounded() -> None:
-    assert faults([*objects(), *templates()]) == []
 
 
 def test_the_settings_are_complete() -> None:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,44 +37,36 @@ def objects(program: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in said_by(program, "json")]
 
 
+Logged = tuple[logging.Logger, list[str]]
+
+
 @pytest.fixture
-def logged() -> Iterator[Callable[[LogFormat], tuple[logging.Logger, list[str]]]]:
-    """A logger whose lines are in the list."""
-    log = logging.getLogger("of a driver")
-
-    def with_format(log_format: LogFormat) -> tuple[logging.Logger, list[str]]:
-        lines: list[str] = []
-        handler = logging.Handler()
-        handler.emit = lambda record: lines.append(formatter(log_format).format(record))  # type: ignore[method-assign]
-        log.handlers = [handler]
-        log.setLevel(logging.INFO)
-        return log, lines
-
-    yield with_format
+def logged() -> Iterator[Logged]:
+    """A logger whose lines of JSON are in the list."""
+    log, lines = logging.getLogger("of a driver"), list[str]()
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(formatter("json").format(record))  # type: ignore[method-assign]
+    log.handlers = [handler]
+    log.setLevel(logging.INFO)
+    yield log, lines
     log.handlers = []
 
 
-def test_a_line_of_json_says_what_it_is_about(logged: Callable[..., tuple[logging.Logger, list[str]]]) -> None:
-    log, lines = logged("json")
+def test_a_line_of_json_says_what_it_is_about_with_the_fields_of_the_line_on_the_page(logged: Logged) -> None:
+    log, lines = logged
     before = datetime.now(UTC)
     with about(stream="revenue", lease_epoch=3), about(batch=7, audit=None):
         log.info("batch %d: %d records", 7, 1_000)
     [said] = map(json.loads, lines)
+    [shown] = re.findall(r"```json\n(.*?)\n```", (Path(__file__).parents[2] / "docs" / "logs.md").read_text())
+    assert json.loads(shown).keys() == said.keys()
     assert abs((datetime.fromisoformat(said.pop("ts")) - before).total_seconds()) < 60
-    assert said == {
-        "level": "INFO",
-        "logger": "of a driver",
-        "stream": "revenue",
-        "lease_epoch": 3,
-        "batch": 7,
-        "msg": "batch 7: 1000 records",
-    }
+    fields = {"level": "INFO", "logger": "of a driver", "stream": "revenue", "lease_epoch": 3, "batch": 7}
+    assert said == {**fields, "msg": "batch 7: 1000 records"}
 
 
-def test_fields_hold_in_the_threads_of_a_stream_and_nowhere_else(
-    logged: Callable[..., tuple[logging.Logger, list[str]]],
-) -> None:
-    log, lines = logged("json")
+def test_fields_hold_in_the_threads_of_a_stream_and_nowhere_else(logged: Logged) -> None:
+    log, lines = logged
     with about(stream="orders"):
         thread = threading.Thread(target=told_of(log.info, stream="views", batch=1), args=("a batch",))
         thread.start()
@@ -85,10 +77,8 @@ def test_fields_hold_in_the_threads_of_a_stream_and_nowhere_else(
     assert found == [("a batch", "views", 1), ("recovered", "orders", None), ("no stream is to run", None, None)]
 
 
-def test_a_traceback_and_a_text_of_several_lines_are_in_one_line(
-    logged: Callable[..., tuple[logging.Logger, list[str]]],
-) -> None:
-    log, lines = logged("json")
+def test_a_traceback_and_a_text_of_several_lines_are_in_one_line(logged: Logged) -> None:
+    log, lines = logged
     try:
         raise ValueError('one\ntwo \u2028 "three"')
     except ValueError:
@@ -101,12 +91,9 @@ def test_a_traceback_and_a_text_of_several_lines_are_in_one_line(
     assert said["exception"].endswith('ValueError: one\ntwo \u2028 "three"')
 
 
-def test_text_is_as_it_always_was() -> None:
+def test_text_names_the_stream_where_a_process_has_several() -> None:
     [line] = said_by('log.info("batch %d", 7)', "text")
     assert line.partition(" INFO ")[2] == "recount.engine.commit.batch: batch 7"
-
-
-def test_text_names_the_stream_where_a_process_has_several() -> None:
     program = 'log.info("ready")\nwith about(stream="orders"): log.info("a batch")'
     lines = said_by(program, "text", has_streams=True)
     assert [line.partition(" INFO ")[2] for line in lines] == [
@@ -136,23 +123,9 @@ def test_a_command_that_failed_says_so_in_the_format_of_its_log() -> None:
     assert said_by('tell_error("recount audit: no")', "text") == ["recount audit: no"]
 
 
-def test_an_unknown_format_is_refused() -> None:
+def test_an_unknown_format_is_refused_and_a_process_that_has_logs_of_its_own_keeps_them() -> None:
     with pytest.raises(InvalidSettings, match="RECOUNT_LOG_FORMAT is 'xml', not text or json"):
         Settings.from_environment({"RECOUNT_LOG_FORMAT": "xml"})
-
-
-def test_the_line_on_the_page_has_the_fields_of_a_line(
-    logged: Callable[..., tuple[logging.Logger, list[str]]],
-) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
-    [shown] = re.findall(r"```json\n(.*?)\n```", page)
-    log, lines = logged("json")
-    with about(stream="revenue-by-region", lease_epoch=3, batch=41):
-        log.info("batch 41 published")
-    assert json.loads(shown).keys() == json.loads(lines[0]).keys()
-
-
-def test_a_process_that_has_logs_of_its_own_keeps_them() -> None:
     handlers = list(logging.getLogger().handlers)
     assert handlers, "pytest's"
     write_log("text")

@@ -1,65 +1,132 @@
-"""Item 1.4: Airflow sees which declaration is deployed now, whatever its own process has imported before."""
+"""Airflow sees which declarations are deployed now, whatever its own process has imported before, and imports none."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.eventually import eventually
 
-from recount.airflow.deployed import deployed, fingerprint_now, require_admitted
+from recount.airflow import deployed as deployed_module
+from recount.airflow.deployed import DeployedDeclarations, deployed, fingerprint_now, require_admitted
+from recount.declare.fingerprint import Declared
+from recount.declare.registry import StandIn, declared, packed, unpacked
+from recount.pages.charts import drawing
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 from recount.tables.decisions import DeclarationLog, OtherDeclaration
 
-_DECLARED = """
-from recount.declare.aggregates import count
+MODULE = """
+from parcels_rules import LIMIT
+from recount.declare.expressions import col
 from recount.declare.schema import LONG, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
-from recount.declare.windows import tumbling
-clicks = Topic(name="clicks", key="user", value=RecordSchema.of(n=LONG))
-flow = stream(clicks).windowed_by(tumbling("{size}", grace="60 s")).aggregate(n=count()).emit_final()
-topology = Topology(name="clicks", sinks=[flow.to(Topic(name="out", key="user"))])
+
+parcels = Topic(name="parcels", key="id", value=RecordSchema.of(grams=LONG))
+heavy = stream(parcels).filter(col("grams") > LIMIT).map(lambda row: row, grams=LONG)
+one = Topology(name="NAME", sinks=[heavy.to(Topic(name="heavy", key="id"))])
 """
 
 
 @pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """A deployment of one module, which is written by ``deploy``."""
-    folders = dict.fromkeys(("data", "checkpoints", "reports", "logs", "run", "jars"), str(tmp_path))
-    made = Settings(profile="embedded", bootstrap_servers="nowhere:1", topologies="deployed_clicks", **folders)
-    for name, value in made.to_environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.syspath_prepend(str(tmp_path))
+def deploy(set_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts the module ``parcels`` in place, with a stream of that name, and the module it imports."""
+    monkeypatch.setenv("RECOUNT_TOPOLOGIES", "parcels")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    return made
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(name: str, limit: str = "1000") -> None:
+        (tmp_path / "parcels.py").write_text(MODULE.replace("NAME", name))
+        (tmp_path / "parcels_rules.py").write_text(f"LIMIT = {limit}")
+
+    return write
 
 
-def deploy(settings: Settings, text: str) -> None:
-    file = Path(settings.data) / "deployed_clicks.py"
-    before = file.stat().st_mtime_ns if file.exists() else 0
-    file.write_text(text)
-    os.utime(file, ns=(before + 2_000_000_000, before + 2_000_000_000))
+def test_a_later_deployment_is_shown_by_the_next_page(deploy: Callable[..., None]) -> None:
+    deploy("light")
+    known = DeployedDeclarations("parcels")
+    first = known.now()
+    assert list(first.declarations.streams) == ["light"]
+    assert known.now().declarations is first.declarations, "nothing is imported where no file has changed"
+
+    deploy("renamed")
+    assert list(known.now().declarations.streams) == ["renamed"]
+    deploy("renamed", limit="20_000")  # of a module that the declared one imports
+    assert "20000" in str(Declared.of(known.now().declarations.streams["renamed"]).document)
+    assert not {"parcels", "parcels_rules"} & set(sys.modules)
 
 
-def test_a_later_deployment_is_seen_and_one_that_cannot_be_read_says_nothing(settings: Settings) -> None:
-    deploy(settings, _DECLARED.format(size="1 h"))
-    hourly = fingerprint_now(settings, "clicks")
-    assert hourly == deployed(settings, "clicks").fingerprint
-    deploy(settings, _DECLARED.format(size="2 h"))
-    assert fingerprint_now(settings, "clicks") not in (hourly, None)
-    deploy(settings, "syntax error")
-    assert fingerprint_now(settings, "clicks") is None
-    with pytest.raises(Terminal, match="SyntaxError"):
-        deployed(settings, "clicks")
+def test_a_deployment_that_cannot_be_read_leaves_the_former_one_and_says_why(deploy: Callable[..., None]) -> None:
+    deploy("light")
+    known = DeployedDeclarations("parcels")
+    assert known.now().problem is None
+    deploy("light", limit="1 / 0")
+    broken = known.now()
+    assert list(broken.declarations.streams) == ["light"]
+    assert "ZeroDivisionError" in (broken.problem or "")
+    deploy("mended")
+    assert (list(known.now().declarations.streams), known.now().problem) == (["mended"], None)
 
 
-def test_a_launch_that_would_be_refused_is_known_before_it(settings: Settings) -> None:
-    deploy(settings, _DECLARED.format(size="1 h"))
-    require_admitted(settings, "clicks")
-    DeclarationLog(settings.data, "clicks").enact("first", deployed(settings, "clicks"))
-    require_admitted(settings, "clicks")
-    deploy(settings, _DECLARED.format(size="2 h"))
-    with pytest.raises(OtherDeclaration, match="1 h -> 2 h"):
-        require_admitted(settings, "clicks")
+def test_a_deployment_that_could_never_be_read_is_an_error(deploy: Callable[..., None]) -> None:
+    deploy("light", limit="1 / 0")
+    with pytest.raises(Terminal, match="ZeroDivisionError"):
+        DeployedDeclarations("parcels").now()
+
+
+def test_a_launch_that_would_be_refused_is_known_before_it(deploy: Callable[..., None], settings: Settings) -> None:
+    """Item 1.4: Airflow sees which declaration is deployed now, whatever its own process has imported before."""
+    here = replace(settings, topologies="parcels")
+    deploy("light")
+    require_admitted(here, "light")
+    known = deployed(here, "light")
+    DeclarationLog(here.data, "light").enact("first", known)
+    require_admitted(here, "light")
+    assert fingerprint_now(here, "light") == known.fingerprint
+    deploy("light", limit="20_000")
+    with pytest.raises(OtherDeclaration, match="20000"):
+        require_admitted(here, "light")
+    assert fingerprint_now(here, "light") not in (known.fingerprint, None)
+    deploy("light", limit="1 / 0")
+    assert fingerprint_now(here, "light") is None
+    with pytest.raises(Terminal, match="ZeroDivisionError"):
+        deployed(here, "light")
+
+
+def test_what_no_file_tells_is_seen_after_a_minute(
+    deploy: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "limit.txt").write_text("1000")
+    deploy("light", limit=f"int(open({str(tmp_path / 'limit.txt')!r}).read())")
+    monkeypatch.setattr(deployed_module, "_LOOK_AGAIN_S", 0.0)
+    known = DeployedDeclarations("parcels")
+    known.now()
+    (tmp_path / "limit.txt").write_text("7777")
+    said = lambda: str(Declared.of(known.now().declarations.streams["light"]).document)  # noqa: E731
+    assert eventually(lambda: "7777" in said(), True)
+
+
+def test_the_shop_is_the_same_without_its_code() -> None:
+    shop, read = declared(), unpacked(packed("topologies")).declarations
+    assert list(read.streams) == list(shop.streams)
+    assert {name: one.members for name, one in read.groups.items()} == {
+        name: one.members for name, one in shop.groups.items()
+    }
+    assert read.modules == shop.modules
+    for name, topology in shop.topologies.items():
+        found, expected = drawing(read.topologies[name], {}), drawing(topology, {})
+        assert {arrow.of for arrow in found.arrows} == {arrow.of for arrow in expected.arrows}
+        assert {box.text for box in found.boxes} == {box.text for box in expected.boxes}
+        assert read.streams[name].health == topology.health
+
+
+def test_a_stand_in_has_the_name_of_the_function_and_cannot_be_called() -> None:
+    function = StandIn("topologies.page_views", "_then")
+    assert (function.__module__, function.__name__) == ("topologies.page_views", "_then")
+    with pytest.raises(Terminal, match=r"topologies\.page_views\._then"):
+        function()

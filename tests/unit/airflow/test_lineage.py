@@ -7,6 +7,7 @@ import json
 import pkgutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,9 @@ JOB = Path("job.py")
 TIME = "2026-11-25T01:00:00Z"
 
 
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    folders = {name: str(tmp_path / name) for name in ("data", "checkpoints", "reports", "logs", "run", "jars")}
-    made = Settings(profile="embedded", bootstrap_servers="kafka-1:9092,kafka-2:9092", **folders)
+@pytest.fixture(name="settings")
+def _settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    made = replace(settings, bootstrap_servers="kafka-1:9092,kafka-2:9092")
     for name, value in made.to_environment().items():
         monkeypatch.setenv(name, value)
     return made
@@ -107,7 +107,7 @@ def require_valid(event: dict[str, Any]) -> int:
     return checked
 
 
-def test_a_stream_is_told_with_its_topics_and_tables(
+def test_a_stream_is_told_with_its_topics_tables_and_fields(
     settings: Settings, adapter: OpenLineageAdapter, tmp_path: Path
 ) -> None:
     event = start(adapter, stream_operator("high-value-orders"), tmp_path)
@@ -122,11 +122,10 @@ def test_a_stream_is_told_with_its_topics_and_tables(
     [source] = event["inputs"]
     types = {one["name"]: one["type"] for one in source["facets"]["schema"]["fields"]}
     assert (types["amount"], types["vip"]) == ("decimal(15, 2)", "boolean")
-
-
-def test_each_field_is_told_with_what_it_is_made_of(
-    settings: Settings, adapter: OpenLineageAdapter, tmp_path: Path
-) -> None:
+    archive = start(adapter, stream_operator("archive-orders"), tmp_path)
+    assert names(archive["inputs"]) == [(BROKERS, "orders")]
+    assert names(archive["outputs"]) == [("file", f"{settings.data}/archive/orders")]
+    # and each field with what it is made of
     event = start(adapter, stream_operator("revenue-by-region"), tmp_path)
     for output in event["outputs"]:
         columns = output["facets"]["columnLineage"]
@@ -148,14 +147,6 @@ def test_the_events_of_every_stream_are_as_the_schema_says(
     assert require_valid(start(adapter, stream_operator(stream), tmp_path)) > 0
 
 
-def test_an_archive_reads_a_topic_and_writes_a_table(
-    settings: Settings, adapter: OpenLineageAdapter, tmp_path: Path
-) -> None:
-    event = start(adapter, stream_operator("archive-orders"), tmp_path)
-    assert names(event["inputs"]) == [(BROKERS, "orders")]
-    assert names(event["outputs"]) == [("file", f"{settings.data}/archive/orders")]
-
-
 @pytest.mark.parametrize("outcome", ["match", "violation"])
 def test_an_audit_is_told_with_its_certificate_and_what_it_found(
     settings: Settings, adapter: OpenLineageAdapter, tmp_path: Path, outcome: str
@@ -172,16 +163,8 @@ def test_an_audit_is_told_with_its_certificate_and_what_it_found(
     except AirflowFailException as failure:
         error = failure
     assert (error is None) == (outcome == "match")
-    told: dict[str, Any] = {
-        "run_id": str(generate_new_uuid()),
-        "job_name": "night__orders.verdict",
-        "end_time": TIME,
-        "nominal_start_time": None,
-        "nominal_end_time": None,
-        "owners": [],
-        "tags": [],
-        "job_description": None,
-    }
+    told: dict[str, Any] = {"run_id": str(generate_new_uuid()), "job_name": "night__orders.verdict", "end_time": TIME}
+    told |= dict.fromkeys(("nominal_start_time", "nominal_end_time", "job_description")) | {"owners": [], "tags": []}
     extractor = DefaultExtractor(verdict)
     if error is None:
         adapter.complete_task(task=extractor.extract_on_complete(task), **told)
@@ -237,11 +220,8 @@ def test_a_table_has_the_name_that_openlineage_gives_to_its_place(path: str, exp
     assert StreamLineage._file(path) == expected
 
 
-def test_nothing_is_told_where_no_transport_is_configured() -> None:
+def test_nothing_is_told_where_no_transport_is_configured_and_operators_import_nothing_of_openlineage() -> None:
     assert conf.is_disabled()
-
-
-def test_operators_import_nothing_of_openlineage() -> None:
     source = "import sys, recount.airflow.streams, recount.airflow.nights, recount.airflow.acceptance\n"
     source += "print([name for name in sys.modules if name.startswith('openlineage')])"
     found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)

@@ -52,15 +52,12 @@ def server() -> Iterator[Server]:
     server.listening.close()
 
 
-def test_writes_follow_one_another_and_keep_their_bodies(server: Server) -> None:
+def test_writes_follow_one_another_and_keep_their_bodies_and_who_reads_does_not_wait(server: Server) -> None:
     texts = ["a" * 500_000, "b", "c", "d"]
     with ThreadPoolExecutor() as users:
         answers = list(users.map(lambda text: server.client.post("/write", json={"text": text}).json(), texts))
     assert answers == texts
     assert server.most == 1
-
-
-def test_who_reads_does_not_wait(server: Server) -> None:
     with ThreadPoolExecutor() as users:
         written = users.submit(server.client.post, "/write", json={"text": "a"})
         while server.client.get("/read").json() == 0:

@@ -1,4 +1,4 @@
-"""The pages of the plugin: what they show of real tables and certificates, and what they say where there is nothing."""
+"""The pages of the plugin: what they show, what they say where there is nothing, and what their buttons start."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi.testclient import TestClient
-from tests.shown_shop import NOW_MS, ShownShop, shown_shop
+from tests.shown_shop import ALICE, NOW_MS, ShownShop, shown_shop
+from tests.statuses import a_status
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals
 
 from recount.airflow import pages
 from recount.airflow.links import PAGES
-from recount.airflow.page_orders import DagState
+from recount.airflow.page_orders import DagState, is_token_of, token_for
 from recount.declare.registry import Declarations
 from recount.declare.schema import LONG, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.kafka.connection import Connection
 from recount.kafka.lags import PartitionLag, StreamLag
+from recount.kafka.status import StreamStatus
 from recount.pages.rendering import UNKNOWN
 from recount.pages.stream_lines import BrokersSay, BrokerWatch
 from recount.runtime.settings import Settings
@@ -41,7 +44,7 @@ def shop(tmp_path: Path) -> ShownShop:
 @pytest.fixture
 def client(shop: ShownShop) -> Iterator[TestClient]:
     with shop.served() as app:
-        yield TestClient(app)
+        yield TestClient(app, follow_redirects=False)
 
 
 def page(client: TestClient, path: str, status: int = 200) -> str:
@@ -102,20 +105,18 @@ def test_a_line_says_state_lag_rate_shares_and_the_next_audit(shop: ShownShop, c
     assert "not audited yet 2026-11-25 15:46" in said
 
 
-def test_a_page_says_what_share_of_a_lookup_finds_no_row_and_a_line_that_it_is_too_large(
+def test_the_rate_is_of_the_last_five_minutes_where_there_is_a_history_and_a_lookup_that_finds_no_row_is_said(
     shop: ShownShop, client: TestClient
 ) -> None:
-    shop.say_of(STREAM, lookup="left lookup in airlines", lookup_records=13_092, lookup_misses=13_092)
+    (first, began), *_, (last, ended) = [
+        (one.status.records_total, one.status.heartbeat_ms) for one in shop.say.samples[STREAM][-11:]
+    ]
+    lookup = {"lookup": "left lookup in airlines", "lookup_records": 13_092, "lookup_misses": 13_092}
+    shop.say_of(STREAM, records_per_second=99_999.0, **lookup)
+    said = row(page(client, "/"), STREAM)
+    assert f" {(last - first) / (ended - began) * 1_000:.1f} " in said
+    assert "13,092 of 13,092 records find no row in the left lookup in airlines" in said
     assert "without a row in the left lookup in airlines 100.00 %" in text_of(page(client, f"/streams/{STREAM}"))
-    assert "13,092 of 13,092 records find no row in the left lookup in airlines" in row(page(client, "/"), STREAM)
-
-
-def test_the_rate_is_of_the_last_five_minutes_where_there_is_a_history(shop: ShownShop, client: TestClient) -> None:
-    samples = shop.say.samples[STREAM]
-    of_steps = [(one.status.records_total, one.status.heartbeat_ms) for one in samples[-11:]]
-    (first, began), (last, ended) = of_steps[0], of_steps[-1]
-    shop.say_of(STREAM, records_per_second=99_999.0)
-    assert f" {(last - first) / (ended - began) * 1_000:.1f} " in row(page(client, "/"), STREAM)
 
 
 def test_what_is_wrong_with_a_stream_is_said_in_its_line(client: TestClient) -> None:
@@ -184,11 +185,10 @@ def test_the_filter_shows_what_was_asked_for(client: TestClient, asked: str, sho
     assert ("No stream has such a name and state." in html) == (not shown)
 
 
-def test_streams_can_be_grouped_by_driver(client: TestClient) -> None:
+def test_streams_can_be_grouped_by_driver_and_a_filter_that_there_is_not_shows_all(
+    shop: ShownShop, client: TestClient
+) -> None:
     assert re.findall(r'rowgroup">([\w-]+) ', page(client, "/?by=driver")) == ["customers", "orders", "page-views"]
-
-
-def test_a_filter_that_there_is_not_shows_all(shop: ShownShop, client: TestClient) -> None:
     html = page(client, f"/?state=nonsense&by=nonsense&text={'%20' * 500}")
     assert len(re.findall(r'/streams/([a-z0-9-]+)"', html)) == len(shop.declarations.streams)
 
@@ -209,23 +209,13 @@ def test_each_audit_is_a_square_that_leads_to_its_certificate(shop: ShownShop, c
 
 def test_a_certificate_that_cannot_be_read_is_a_square_of_its_own(shop: ShownShop, client: TestClient) -> None:
     shop.certify(STREAM, 3)
+    assert "EU 1970-01-01 00:00 to 00:05 orders 5 → 6 1" in text_of(page(client, f"/streams/{STREAM}")), "a miss"
     folder = shop.root / "reports" / "certificates" / STREAM
-    for name, text in (
-        ("a", "{"),
-        ("b", "[]"),
-        ("c", '{"outcome": "match"}'),
-        ("d", '{"outcome": 5}'),
-        ("e", "[" * 9_999),
-    ):
-        (folder / f"{name}.json").write_text(text)
+    for number, text in enumerate(("{", "[]", '{"outcome": "match"}', '{"outcome": 5}', "[" * 9_999)):
+        (folder / f"{number}.json").write_text(text)
     html = page(client, f"/streams/{STREAM}")
     assert html.count('class="night unreadable" href') == 5
     assert html.count('class="night ok" href') == 3
-
-
-def test_the_grace_misses_of_the_newest_audit_are_told(shop: ShownShop, client: TestClient) -> None:
-    shop.certify(STREAM, 1)
-    assert "EU 1970-01-01 00:00 to 00:05 orders 5 → 6 1" in text_of(page(client, f"/streams/{STREAM}"))
 
 
 @pytest.fixture
@@ -288,20 +278,17 @@ def test_the_zone_stands_beside_a_stream_time_only_where_there_is_one(shop: Show
         assert f"stream time {said} memory" in text_of(page(client, f"/streams/{STREAM}"))
 
 
-def test_an_archive_says_that_it_is_not_audited(client: TestClient) -> None:
+def test_an_archive_and_a_stream_of_actions_alone_say_that_they_are_not_audited(
+    shop: ShownShop, client: TestClient
+) -> None:
     said = text_of(page(client, "/streams/archive-orders"))
-    assert "An archive is the raw log itself" in said
-    assert "Backfill" not in said
-
-
-def test_a_stream_of_actions_alone_says_that_it_is_not_audited(shop: ShownShop, client: TestClient) -> None:
+    assert "An archive is the raw log itself" in said and "Backfill" not in said
     payments = stream(Topic(name="payments", key="id", value=RecordSchema.of(cents=LONG)))
     shown = Topology(name="shown", actions=[payments.foreach(print)])
     shop.declarations = Declarations(topologies={"shown": shown}, topics={}, modules={"shown": "payments"})
     assert "none: it writes no records" in text_of(page(client, "/"))
     said = text_of(page(client, "/streams/shown"))
-    assert "it has actions only and writes no records" in said
-    assert "Backfill" not in said
+    assert "it has actions only and writes no records" in said and "Backfill" not in said
 
 
 @pytest.mark.timeout(60)
@@ -329,16 +316,20 @@ def test_a_lag_that_the_brokers_said_long_ago_is_shown_with_its_time(shop: Shown
     assert "370 at" not in row(page(client, "/"), STREAM)
 
 
-def test_settings_that_are_wrong_are_a_page_that_says_so(client: TestClient) -> None:
-    pages.app.dependency_overrides[pages.settings_here] = lambda: Settings.from_environment({"RECOUNT_NONSENSE": "1"})
-    assert "RECOUNT_NONSENSE is unknown" in page(client, "/", status=503)
-
-
-def test_a_page_that_there_is_not_says_so(client: TestClient) -> None:
+def test_a_page_that_there_is_not_says_so_and_so_do_settings_that_are_wrong(
+    shop: ShownShop, client: TestClient
+) -> None:
     assert "There is no such stream." in page(client, "/streams/unknown", status=404)
     assert "Not Found" in page(client, "/nowhere", status=404)
     assert page(client, f"/expectations/{STREAM}/..%2f..%2fsecret", status=404)
     assert page(client, "/static/..%2frendering.py", status=404)
+    # Great Expectations' own pages are not served
+    site = shop.root / "reports" / "gx" / "uncommitted" / "data_docs" / "local_site" / "index.html"
+    site.parent.mkdir(parents=True)
+    site.write_text('<script src="https://elsewhere.example/jquery.js"></script>')
+    assert "elsewhere.example" not in page(client, f"/reports/{site.relative_to(shop.root / 'reports')}", status=404)
+    pages.app.dependency_overrides[pages.settings_here] = lambda: Settings.from_environment({"RECOUNT_NONSENSE": "1"})
+    assert "RECOUNT_NONSENSE is unknown" in page(client, "/", status=503)
 
 
 def test_what_great_expectations_found_is_on_a_page_of_ours(shop: ShownShop, client: TestClient) -> None:
@@ -352,13 +343,6 @@ def test_what_great_expectations_found_is_on_a_page_of_ours(shop: ShownShop, cli
     assert each.format(" The first of them {&#39;key&#39;: &#39;EU&#39;}") + " failed 3" in said
     assert each.format("") + " holds 0" in said
     assert f"/expectations/{STREAM}/night-1" in page(client, f"/streams/{STREAM}")
-
-
-def test_great_expectations_own_pages_are_not_served(shop: ShownShop, client: TestClient) -> None:
-    site = shop.root / "reports" / "gx" / "uncommitted" / "data_docs" / "local_site" / "index.html"
-    site.parent.mkdir(parents=True)
-    site.write_text('<script src="https://elsewhere.example/jquery.js"></script>')
-    assert "elsewhere.example" not in page(client, f"/reports/{site.relative_to(shop.root / 'reports')}", status=404)
 
 
 def test_the_panels_of_advisor_and_lens_show_their_documents_and_nothing_without(
@@ -382,11 +366,6 @@ def test_a_document_of_another_form_shows_nothing(shop: ShownShop, client: TestC
     file.parent.mkdir(parents=True)
     file.write_text(text)
     assert "larger grace" not in page(client, f"/streams/{STREAM}")
-
-
-def test_a_paused_audit_is_told_where_the_next_one_would_be(shop: ShownShop, client: TestClient) -> None:
-    shop.runs.known[f"audit__{STREAM}"] = DagState(paused=True, next_ms=None)
-    assert f"audit__{STREAM} is paused" in row(page(client, "/"), STREAM)
 
 
 def test_hostile_texts_of_all_sources_are_text(shop: ShownShop, client: TestClient) -> None:
@@ -453,3 +432,108 @@ def test_style_sheet_and_icon_name_no_place_elsewhere(client: TestClient) -> Non
         text = client.get(f"{PAGES}/static/{name}").text
         assert "url(" not in text and "@import" not in text
         assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+PAGE = f"{PAGES}/streams/{STREAM}"
+MALLORY = SimpleAuthManagerUser(username="mallory", role="admin")
+
+
+def token(client: TestClient) -> str:
+    """That of the forms of the page."""
+    [found] = set(re.findall(r'name="token" value="([^"]+)"', client.get(PAGE).text))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("order", "dag", "conf"),
+    [
+        ("start", "stream_control", {"stream": STREAM, "order": "start"}),
+        ("stop", "stream_control", {"stream": STREAM, "order": "stop"}),
+        ("audit", f"audit__{STREAM}", {}),
+        ("backfill", f"backfill__{STREAM}", {}),
+    ],
+)
+def test_a_button_starts_its_dag_in_the_name_of_the_user(
+    shop: ShownShop, client: TestClient, order: str, dag: str, conf: dict[str, str]
+) -> None:
+    answer = client.post(f"{PAGE}/{order}", data={"token": token(client)})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{PAGE}?started={order}")
+    assert shop.runs.started == [(dag, conf, "alice")]
+    assert f"{dag} was started" in client.get(answer.headers["location"]).text
+    assert "was started" not in client.get(f"{PAGE}?started=<script>").text
+
+
+@pytest.mark.parametrize("given", [{}, {"token": ""}, {"token": "made.up.token"}, {"token": token_for(MALLORY)}])
+def test_an_order_without_the_token_of_the_page_is_refused(
+    shop: ShownShop, client: TestClient, given: dict[str, str]
+) -> None:
+    answer = client.post(f"{PAGE}/stop", data=given)
+    assert answer.status_code == 403
+    assert "does not come from the page of the stream" in answer.text
+    assert shop.runs.started == []
+
+
+def test_a_token_is_of_its_user_only(shop: ShownShop, client: TestClient) -> None:
+    assert is_token_of(ALICE, token_for(ALICE))
+    assert not is_token_of(MALLORY, token_for(ALICE))
+    assert not is_token_of(ALICE, None)
+    # and nothing is started by a link
+    assert client.get(f"{PAGE}/stop?token={token(client)}").status_code == 405
+    assert shop.runs.started == []
+
+
+def test_a_user_who_may_not_start_a_dag_sees_why_and_is_refused(shop: ShownShop, client: TestClient) -> None:
+    shop.runs.refused = {(f"backfill__{STREAM}", "alice")}
+    assert f"you may not start runs of backfill__{STREAM}" in client.get(PAGE).text
+    assert client.post(f"{PAGE}/backfill", data={"token": token(client)}).status_code == 403
+    assert client.post(f"{PAGE}/audit", data={"token": token(client)}).status_code == 303
+    assert [dag for dag, _, _ in shop.runs.started] == [f"audit__{STREAM}"]
+
+
+@pytest.mark.parametrize(
+    ("paused", "order"), [("stream_control", "stop"), (f"stream__{STREAM}", "start"), (f"audit__{STREAM}", "audit")]
+)
+def test_a_paused_dag_is_not_started_for_its_run_would_wait_for_ever(
+    shop: ShownShop, client: TestClient, paused: str, order: str
+) -> None:
+    shop.runs.known[paused] = DagState(paused=True, next_ms=None)
+    assert f"{paused} is paused in Airflow" in client.get(PAGE).text
+    assert (f"{paused} is paused" in row(page(client, "/"), STREAM)) is (order == "audit"), (
+        "where the next one would be"
+    )
+    answer = client.post(f"{PAGE}/{order}", data={"token": token(client)})
+    assert answer.status_code == 409
+    assert shop.runs.started == []
+
+
+def test_an_archive_has_no_audit_and_no_stream_an_order_that_there_is_not(client: TestClient) -> None:
+    given = {"token": token(client)}
+    assert client.post(f"{PAGES}/streams/archive-orders/audit", data=given).status_code == 404
+    assert client.post(f"{PAGES}/streams/unknown/stop", data=given).status_code == 404
+    assert client.post(f"{PAGE}/drop", data=given).status_code == 422
+
+
+STATUS = a_status(stream=STREAM, state="failed", error="disk full")
+
+
+def shown(shop: ShownShop, client: TestClient, status: StreamStatus) -> str:
+    """The overview and the page of the stream, when that is its driver's last word."""
+    shop.say = replace(shop.say, statuses={**shop.say.statuses, STREAM: status})
+    return "".join(page(client, path) for path in ("/", f"/streams/{STREAM}"))
+
+
+@pytest.mark.parametrize("field", ["host", "driver_id", "application_id", "error"])
+def test_no_text_of_a_status_reaches_a_page_as_markup(shop: ShownShop, client: TestClient, field: str) -> None:
+    """Anybody who may write to the status topic can say anything there."""
+    hostile = f'{HOSTILE} javascript:alert(1) " onload=x'
+    status = StreamStatus.from_json(replace(STATUS, **{field: hostile}).to_json())  # type: ignore[arg-type]
+    html = shown(shop, client, status)
+    assert "<script" not in html and "&lt;script&gt;" in html
+    assert not [place for place in loaded(html).places if "javascript:" in place or "evil" in place]
+
+
+@pytest.mark.parametrize("number", [-(2**62), -1, 0, 2**62])
+def test_numbers_of_any_size_are_shown(shop: ShownShop, client: TestClient, number: int) -> None:
+    names = ("started_at_ms", "heartbeat_ms", "batch", "lag", "records_total", "late_records", "dead_letters")
+    more = ("frontier_ms", "stream_time_ms", "batch_duration_ms", "commit_duration_ms", "memory_used", "memory_left")
+    shown(shop, client, replace(STATUS, state="running", error=None, **dict.fromkeys([*names, *more], number)))  # type: ignore[arg-type]

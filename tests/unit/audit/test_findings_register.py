@@ -16,18 +16,19 @@ from tests.unit.audit.documents import a_run, findings
 from recount.audit.carry.store import NOTHING, VERDICTS, AuditStore, Run, Seed
 from recount.audit.certificate.assembly import document_of
 from recount.audit.certificate.signing import make_keys, signer_in
-from recount.audit.cut.audited_ledger import Ledger
+from recount.audit.cut.audited_ledger import Ledger, Repetition
 from recount.audit.expectations.suites import judged
 from recount.audit.findings.acceptances import accept, accept_all
 from recount.audit.findings.finding_register import Findings, Interval, accepted_rows, read_register, standing_after
 from recount.audit.integrity.evidence import Evidence
 from recount.certificate.document import certified
-from recount.certificate.finding import Difference, Standing, difference_document, finding_id
+from recount.certificate.finding import Difference, Finding, Standing, difference_document, finding_id
 from recount.cli import app
 from recount.declare.columns import AUDIT
 from recount.declare.registry import declared
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
+from recount.tables.ledger import topics_made_anew
 from recount.tables.places import Tables
 
 TOPOLOGY = declared().topology("revenue-by-region")
@@ -42,9 +43,8 @@ LOST_ID, FAULT_ID = (finding_id(STREAM, one) for one in (LOST, FAULT))
 class Nights:
     """Audits of which only the tables exist that hold their findings."""
 
-    def __init__(self, folder: Path) -> None:
-        folders = {name: str(folder / name) for name in ("data", "checkpoints", "reports", "logs", "run", "jars")}
-        self.settings = Settings(profile="embedded", bootstrap_servers="127.0.0.1:1", **folders)
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
         self.store = AuditStore(None, Tables(self.settings.data), STREAM)
         self.last: Run | None = None
 
@@ -64,21 +64,26 @@ class Nights:
         return standing
 
     def complete(self, audit: str, standing: Standing, at_ms: int, batch: int, seed: str | None) -> None:
-        self.last = a_run(
-            audit,
-            finished_ms=at_ms,
-            source="kafka",
-            seed=seed,
-            batch=batch,
-            outcome="violation" if standing.open else "match",
-            repaired=tuple(one.id for one in standing.repaired),
-        )
+        said = {
+            "outcome": "violation" if standing.open else "match",
+            "repaired": tuple(one.id for one in standing.repaired),
+        }
+        self.last = a_run(audit, finished_ms=at_ms, source="kafka", seed=seed, batch=batch, **said)
         self.store.complete(self.last)
 
-    def certificates(self) -> Path:
+    def standing_of(self, audit: str, *differences: Difference, batch: int = 2, now: Any = None) -> Standing:
+        """What an audit of which nothing is in the tables would say."""
+        found = self.findings(audit, differences, whole=False, batch=batch)
+        return standing_after({}, now or {}, Tables(self.settings.data), found, self.store, self.store.next_ms())
+
+    def register(self) -> dict[str, Finding]:
+        return read_register(self.settings, STREAM)
+
+    def write(self, name: str, text: Any) -> None:
+        """A file beside the certificates of the stream."""
         folder = Path(self.settings.reports) / "certificates" / STREAM
-        folder.mkdir(parents=True)
-        return folder
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_text(text if isinstance(text, str) else json.dumps(text))
 
     def findings(self, audit: str, differences: Sequence[Difference], *, whole: bool, batch: int) -> Findings:
         proof = a_proof(batch, stream=STREAM)
@@ -100,8 +105,8 @@ class Nights:
 
 
 @pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(tmp_path)
+def nights(settings: Settings) -> Nights:
+    return Nights(settings)
 
 
 def states(standing: Standing) -> dict[str, str]:
@@ -124,30 +129,26 @@ def test_a_lost_row_is_open_until_its_place_is_in_order(nights: Nights) -> None:
 def test_a_row_that_has_left_by_retention_was_not_repaired_and_one_that_nobody_knows_any_more_is_in_order(
     nights: Nights,
 ) -> None:
-    nights.audit("1", [LOST], "lost")
-    assert states(nights.audit("2", [], "expired")) == {LOST_ID: "open"}
-    assert states(nights.audit("3", [], None)) == {LOST_ID: "repaired"}
-
-
-def test_an_audit_as_of_an_earlier_batch_closes_nothing(nights: Nights) -> None:
     nights.audit("1", [LOST], "lost", batch=5)
-    assert states(nights.audit("2", [], "match", batch=4)) == {LOST_ID: "open"}
+    assert states(nights.audit("2", [], "match", batch=4)) == {LOST_ID: "open"}, "as of an earlier batch"
+    assert states(nights.audit("3", [], "expired", batch=5)) == {LOST_ID: "open"}
+    assert states(nights.audit("4", [], None, batch=5)) == {LOST_ID: "repaired"}
 
 
 def test_what_another_audit_found_meanwhile_is_open_too_and_is_not_closed_by_one_that_did_not_judge_it(
     nights: Nights,
 ) -> None:
     nights.audit("beside", [LOST], "lost")
-    now = read_register(nights.settings, STREAM)
     nights.store.put_rows(VERDICTS, "mine", nights.store.rows(VERDICTS, ["beside"]).drop(AUDIT).collect().clear())
-    found = nights.findings("mine", [FAULT], whole=False, batch=1)
-    standing = standing_after({}, now, Tables(nights.settings.data), found, nights.store, nights.store.next_ms())
-    assert states(standing) == {LOST_ID: "open", FAULT_ID: "open"}
+    assert states(nights.standing_of("mine", FAULT, batch=1, now=nights.register())) == {
+        LOST_ID: "open",
+        FAULT_ID: "open",
+    }
 
 
 def test_an_audit_that_goes_on_from_a_snapshot_closes_what_that_snapshot_had(nights: Nights) -> None:
     nights.audit("1", [LOST], "lost")
-    known, tables = read_register(nights.settings, STREAM), Tables(nights.settings.data)
+    known, tables = nights.register(), Tables(nights.settings.data)
     nights.store.put_rows(VERDICTS, "2", pl.DataFrame(schema=nights.store.rows(VERDICTS, ["1"]).collect_schema()))
     found = replace(nights.findings("2", [], whole=False, batch=1), fingerprint="f")
     assert nights.last is not None
@@ -199,12 +200,9 @@ def a_certificate(audit: str, standing: Standing, *, key_id: str | None = None, 
 
 
 def test_certificates_of_the_version_before_a_reset_open_no_finding(nights: Nights) -> None:
-    found = nights.findings("former", [LOST], whole=True, batch=2)
-    standing = standing_after({}, {}, Tables(nights.settings.data), found, nights.store, 7)
-    folder = nights.certificates()
-    document = a_certificate("former", standing, declaration={"fingerprint": "f", "stream_version": 2})
-    (folder / "former.json").write_text(json.dumps(document))
-    assert read_register(nights.settings, STREAM) == {}
+    former = {"fingerprint": "f", "stream_version": 2}
+    nights.write("former", a_certificate("former", nights.standing_of("former", LOST), declaration=former))
+    assert nights.register() == {}
 
 
 def test_an_accepted_finding_is_listed_with_name_and_reason_and_is_no_violation(nights: Nights) -> None:
@@ -219,16 +217,11 @@ def test_an_accepted_finding_is_listed_with_name_and_reason_and_is_no_violation(
     assert (document["first_audit"], document["last_audit"], document["first_certificate"]) == ("1", "2", "1.json")
 
 
-@pytest.mark.parametrize(("by", "reason"), [("", "why"), ("Ada", " \n")])
-def test_nobody_accepts_without_a_name_and_a_reason(nights: Nights, by: str, reason: str) -> None:
-    nights.audit("1", [LOST], "lost")
-    with pytest.raises(Terminal):
-        accept(nights.settings, STREAM, LOST_ID, by=by, reason=reason)
-    assert states(nights.audit("2", [LOST], "lost")) == {LOST_ID: "open"}
-
-
 def test_what_is_unknown_accepted_or_repaired_cannot_be_accepted_nor_anything_beside_it(nights: Nights) -> None:
     nights.audit("1", [LOST, FAULT], "lost")
+    for by, reason in (("", "why"), ("Ada", " \n")):
+        with pytest.raises(Terminal):
+            accept(nights.settings, STREAM, LOST_ID, by=by, reason=reason)
     with pytest.raises(Terminal, match="no such finding"):
         accept_all(nights.settings, STREAM, [LOST_ID, "0" * 16], by="Ada", reason="why")
     accept(nights.settings, STREAM, LOST_ID, by="Ada", reason="why")
@@ -242,32 +235,22 @@ def test_what_is_unknown_accepted_or_repaired_cannot_be_accepted_nor_anything_be
 def test_an_audit_that_is_not_complete_says_nothing_unless_it_has_issued_its_certificate(nights: Nights) -> None:
     nights.audit("1", [], "match")
     nights.store.put_findings("killed", [], [LOST], [])
-    assert read_register(nights.settings, STREAM) == {}
-
-    found = nights.findings("killed", [LOST], whole=False, batch=2)
-    standing = standing_after({}, {}, Tables(nights.settings.data), found, nights.store, 7)
-    folder = nights.certificates()
-    (folder / "killed.json").write_text(json.dumps(a_certificate("killed", standing)))
-    assert {one.id: one.last_cut for one in read_register(nights.settings, STREAM).values()} == {LOST_ID: (0, 2)}
+    assert nights.register() == {}
+    nights.write("killed", a_certificate("killed", nights.standing_of("killed", LOST)))
+    assert {one.id: one.last_cut for one in nights.register().values()} == {LOST_ID: (0, 2)}
 
 
 def test_who_takes_a_finding_out_of_the_tables_does_not_close_it_while_the_newest_certificate_has_it_open(
     nights: Nights,
 ) -> None:
-    standing = nights.audit("1", [LOST, FAULT], "lost", batch=2)
-    folder = nights.certificates()
-    (folder / "1.json").write_text(json.dumps(a_certificate("1", standing)))
-    before = read_register(nights.settings, STREAM)
-
+    nights.write("1", a_certificate("1", nights.audit("1", [LOST, FAULT], "lost", batch=2)))
+    before = nights.register()
     nights.store.put_findings("1", [], [LOST], [])
-    assert read_register(nights.settings, STREAM) == before
+    assert nights.register() == before
     assert nights.last is not None
     forged = replace(nights.last, audit="2", finished_ms=nights.store.next_ms(), repaired=(LOST_ID, FAULT_ID))
     nights.store.complete(forged)
-    assert {one.id: one.state for one in read_register(nights.settings, STREAM).values()} == {
-        LOST_ID: "open",
-        FAULT_ID: "open",
-    }
+    assert {one.id: one.state for one in nights.register().values()} == dict.fromkeys((LOST_ID, FAULT_ID), "open")
     assert states(nights.audit("3", [], "match", whole=True, batch=3)) == {LOST_ID: "repaired", FAULT_ID: "repaired"}
 
 
@@ -275,25 +258,20 @@ def test_a_file_that_is_no_certificate_or_that_no_trusted_key_has_signed_says_no
     nights: Nights, tmp_path: Path
 ) -> None:
     nights.audit("1", [LOST], "lost")
-    before = read_register(nights.settings, STREAM)
-    folder = nights.certificates()
+    before = nights.register()
     for name, text in {"empty": "", "deep": "[" * 100_000, "other": "{}", "not a number": '{"sha256": NaN}'}.items():
-        (folder / f"{name}.json").write_text(text)
-    assert read_register(nights.settings, STREAM) == before
-
-    found = nights.findings("forged", [FAULT], whole=False, batch=2)
-    standing = standing_after({}, {}, Tables(nights.settings.data), found, nights.store, 7)
+        nights.write(name, text)
+    standing = nights.standing_of("forged", FAULT)
     forged = a_certificate("forged", standing)
-    (folder / "forged.json").write_text(json.dumps({**forged, "sha256": "0" * 64}))
-    assert read_register(nights.settings, STREAM) == before
-    (folder / "forged.json").write_text(json.dumps(forged))
+    nights.write("forged", {**forged, "sha256": "0" * 64})
+    assert nights.register() == before
+    nights.write("forged", forged)
     keys = tmp_path / "keys"
     make_keys(keys, reports=None)
     assert read_register(replace(nights.settings, keys=str(keys)), STREAM) == before
     signer = signer_in(str(keys))
     assert signer is not None
-    signed = signer.with_signature(a_certificate("forged", standing, key_id=signer.key_id))
-    (folder / "forged.json").write_text(json.dumps(signed))
+    nights.write("forged", signer.with_signature(a_certificate("forged", standing, key_id=signer.key_id)))
     assert read_register(replace(nights.settings, keys=str(keys)), STREAM).keys() == {LOST_ID, FAULT_ID}
 
 
@@ -301,7 +279,7 @@ def test_an_accepted_row_is_none_that_the_judge_holds_against_the_expectations(n
     for audit, wrong in (("1", 1), ("2", 0)):
         nights.audit(audit, [LOST], "lost")
         assert nights.last is not None
-        register = read_register(nights.settings, STREAM)
+        register = nights.register()
         assert judged(TOPOLOGY, nights.store, nights.last, register)["delta"].may == wrong
         accepted = [one for one in register.values() if one.state == "accepted"]
         assert len(accepted_rows(TOPOLOGY, accepted, "delta")) == 1 - wrong
@@ -314,16 +292,14 @@ def test_expectations_need_not_find_a_table_of_corrections_that_somebody_wrote_t
     strange = Difference(kind="correction", place=f"table corrections/{SINK.table}", verdict="extra")
     nights.audit("1", [wrong, strange], None)
     assert nights.last is not None
-    found = judged(TOPOLOGY, nights.store, nights.last, read_register(nights.settings, STREAM))
+    found = judged(TOPOLOGY, nights.store, nights.last, nights.register())
     assert found["corrections"].may == 1
 
 
 def test_the_command_lists_findings_accepts_all_that_are_named_and_refuses_an_empty_reason(
-    nights: Nights, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    nights: Nights, set_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nights.audit("1", [LOST, FAULT], "lost")
-    for name, value in nights.settings.to_environment().items():
-        monkeypatch.setenv(name, value)
 
     def findings(*arguments: str) -> tuple[object, str]:
         with pytest.raises(SystemExit) as ended:
@@ -339,3 +315,11 @@ def test_the_command_lists_findings_accepts_all_that_are_named_and_refuses_an_em
     assert findings("--stream", STREAM, "--stream", "another")[0] == 2
     assert findings(*accepting, "--reason", "deleted on request")[0] == 0
     assert f"{STREAM}: 0 open, 2 accepted, 0 repaired" in findings("--stream", STREAM)[1]
+
+
+def test_topics_have_the_ids_that_the_audit_saw_whatever_they_have_now() -> None:
+    document = findings("night-1")
+    assert Repetition.of(document).topic_ids == {}
+    [found] = topics_made_anew([{"orders": "a"}, {"orders": "b"}])
+    seen = {**document, "differences": [difference_document(found)]}
+    assert Repetition.of(seen).topic_ids == {"orders": "b"}

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.unit.audit.documents import findings
 
+from recount.audit.certificate.certificate_files import load
 from recount.audit.certificate.issuing import Opened, UntrustedHead, issue, locked, require_issuable, write_whole
 from recount.audit.certificate.signing import chain_in, make_keys, signer_in, trusted_in
 from recount.certificate.document import FORMAT, certified, content_hash, head_of
@@ -56,25 +57,39 @@ def in_another_process(project: Project, code: str, root: Path) -> subprocess.Po
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
+def faults(root: Path, board: Board | None = None) -> list[tuple[str, int | None]]:
+    """What is wrong with the chain, asked with the head of ``board``."""
+    head = {} if board is None else {"head": board.head, "head_is_asked": True}
+    found = chain_in(root / "certificates/revenue", "revenue", **head).faults()
+    return [(fault.kind, fault.number) for fault in found]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "certificates/revenue"
+    folder.mkdir(parents=True)
+    return folder
+
+
 def test_two_processes_that_issue_at_once_share_no_number(tmp_path: Path, project: Project) -> None:
-    codes = [f"for n in range(15):\n    issued(root, f'{name}-{{n}}')" for name in ("one", "two")]
+    codes = [f"for n in range(5):\n    issued(root, f'{name}-{{n}}')" for name in ("one", "two")]
     started = [in_another_process(project, code, tmp_path) for code in codes]
     assert [process.wait(60) for process in started] == [0, 0]
     found = [json.loads(path.read_text()) for path in tmp_path.glob("certificates/revenue/*.json")]
-    assert sorted(one["sequence"] for one in found) == list(range(1, 31))
-    assert chain_in(tmp_path / "certificates" / "revenue", "revenue").faults() == []
+    assert sorted(one["sequence"] for one in found) == list(range(1, 11))
+    assert faults(tmp_path) == []
 
 
-def test_what_is_certified_is_asked_when_no_certificate_can_come_between(tmp_path: Path) -> None:
+def test_what_is_certified_is_asked_when_no_certificate_can_come_between(tmp_path: Path, folder: Path) -> None:
     """Two audits that end together: the second knows what the first has found."""
     board = Board()
     board.before_publishing.append(head_of(issued(tmp_path / "elsewhere", "theirs")))
     seen: list[list[str]] = []
 
     def said() -> dict[str, Any]:
-        seen.append(sorted(path.stem for path in tmp_path.glob("certificates/revenue/*.json")))
+        seen.append(sorted(path.stem for path in folder.glob("*.json")))
         if len(seen) == 1:
-            shutil.copy(tmp_path / "elsewhere/certificates/revenue/theirs.json", tmp_path / "certificates/revenue")
+            shutil.copy(tmp_path / "elsewhere/certificates/revenue/theirs.json", folder)
         return findings("ours")
 
     issue("revenue", "ours", said, str(tmp_path), opened=board.opened)
@@ -101,50 +116,37 @@ def test_an_audit_killed_while_it_issues_blocks_nobody(tmp_path: Path, project: 
 def test_a_certificate_whose_head_was_published_before_its_audit_died_is_completed(tmp_path: Path) -> None:
     board = Board()
     path = issue("revenue", "night-1", lambda: findings("night-1"), str(tmp_path), opened=board.opened)
-    draft = path.with_name(f".{path.name}.draft")
-    path.rename(draft)
+    path.rename(path.with_name(f".{path.name}.draft"))
     path.with_suffix(".html").unlink()
     assert issued(tmp_path, "night-2", board.opened)["sequence"] == 2
-    assert path.exists()
-    assert path.with_suffix(".html").exists()
-    assert chain_in(path.parent, "revenue", head=board.head, head_is_asked=True).faults() == []
+    assert path.exists() and path.with_suffix(".html").exists()
+    assert faults(tmp_path, board) == []
 
 
-def test_whoever_is_fenced_takes_the_number_after(tmp_path: Path) -> None:
+def test_whoever_is_fenced_takes_the_number_after_and_an_audit_that_has_a_certificate_gets_no_other(
+    tmp_path: Path, folder: Path
+) -> None:
     elsewhere = issued(tmp_path / "elsewhere", "theirs")
     board = Board()
     board.before_publishing.append(head_of(elsewhere))
     mine = issued(tmp_path, "mine", board.opened)
     assert (mine["sequence"], mine["previous_sha256"]) == (2, elsewhere["sha256"])
-    assert not list(tmp_path.glob("certificates/revenue/.*.draft"))
-
-
-def test_an_audit_that_has_a_certificate_does_not_get_another(tmp_path: Path) -> None:
-    issued(tmp_path, "night-1")
+    assert not list(folder.glob(".*.draft"))
     with pytest.raises(Terminal, match="has a certificate"):
-        issued(tmp_path, "night-1")
+        issued(tmp_path, "mine")
 
 
-def test_the_chain_goes_on_from_the_head_when_the_newest_was_deleted_so_that_the_hole_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("head_too", "sequence", "fault"), [(False, 3, ("missing", 2)), (True, 2, ("unpublished", 2))])
+def test_a_newest_that_was_deleted_leaves_a_hole_in_the_chain_or_with_the_head_a_trace_in_the_next(
+    tmp_path: Path, folder: Path, head_too: bool, sequence: int, fault: tuple[str, int]
+) -> None:
     board = Board()
     for audit in ("night-1", "night-2"):
         issued(tmp_path, audit, board.opened)
-    (tmp_path / "certificates/revenue/night-2.json").unlink()
-    after = issued(tmp_path, "night-3", board.opened)
-    assert (after["sequence"], after["published_head"]["audit"]) == (3, "night-2")
-    [fault] = chain_in(tmp_path / "certificates/revenue", "revenue", head=board.head, head_is_asked=True).faults()
-    assert (fault.kind, fault.number) == ("missing", 2)
-
-
-def test_a_newest_that_was_deleted_together_with_the_head_leaves_a_trace_in_the_next(tmp_path: Path) -> None:
-    board = Board()
-    for audit in ("night-1", "night-2", "night-3"):
-        issued(tmp_path, audit, board.opened)
-    (tmp_path / "certificates/revenue/night-3.json").unlink()
-    board.head = None
-    assert issued(tmp_path, "night-4", board.opened)["sequence"] == 3
-    [fault] = chain_in(tmp_path / "certificates/revenue", "revenue", head=board.head, head_is_asked=True).faults()
-    assert (fault.kind, fault.number) == ("unpublished", 3)
+    (folder / "night-2.json").unlink()
+    board.head = None if head_too else board.head
+    assert issued(tmp_path, "night-3", board.opened)["sequence"] == sequence
+    assert faults(tmp_path, board) == [fault]
 
 
 def test_a_head_signed_by_a_stranger_stops_the_issue(tmp_path: Path) -> None:
@@ -166,79 +168,80 @@ def test_a_certificate_of_which_no_page_can_be_made_keeps_no_later_one_from_bein
     """Two records of 1.7e308 in a sum of DOUBLE did it, for the page's bars were parts of an infinite one."""
     board = Board()
     series = [{"window_start": 0, "expected": told, "published": told, "complete": told}]
-    path = issue(
-        "revenue", "night-1", lambda: findings("night-1") | {"series": series}, str(tmp_path), opened=board.opened
-    )
+    document = findings("night-1") | {"series": series}
+    path = issue("revenue", "night-1", lambda: document, str(tmp_path), opened=board.opened)
     assert "night-1" in path.with_suffix(".html").read_text()
     assert issued(tmp_path, "night-2", board.opened)["sequence"] == 2
-    assert chain_in(path.parent, "revenue", head=board.head, head_is_asked=True).faults() == []
+    assert faults(tmp_path, board) == []
 
 
 @pytest.mark.parametrize("draft", ['{"sha256": "%s"}', '{"sha256": "%s", "format": "recount certificate 2"}'])
-def test_a_draft_that_somebody_made_up_keeps_no_certificate_from_being_issued(tmp_path: Path, draft: str) -> None:
+def test_a_draft_that_somebody_made_up_keeps_no_certificate_from_being_issued(
+    tmp_path: Path, folder: Path, draft: str
+) -> None:
     """It named the published head, was taken for that certificate, and no page could be made of it."""
     board = Board()
     head = issued(tmp_path, "night-1", board.opened)
-    folder = tmp_path / "certificates/revenue"
     (folder / ".night-0.json.draft").write_text(draft % head["sha256"])
+    for name in ("pipe.json", ".pipe.json.draft"):
+        os.mkfifo(folder / name)
+    for name in ("folder.json", ".folder.json.draft"):
+        (folder / name).mkdir()
     assert issued(tmp_path, "night-2", board.opened)["sequence"] == 2
-    assert sorted(path.name for path in folder.glob("*.json")) == ["night-1.json", "night-2.json"]
-    assert chain_in(folder, "revenue", head=board.head, head_is_asked=True).faults() == []
+    assert [path.name for path in sorted(folder.glob("night*.json"))] == ["night-1.json", "night-2.json"]
 
 
 @pytest.mark.parametrize(
     "said", ['"sha256": []', '"sha256": {}', '"sha256": "0"', '"sha256": "0", "previous_sha256": []']
 )
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_old_rubbish_that_looks_like_a_certificate_does_not_either(tmp_path: Path, said: str, number: int) -> None:
+def test_old_rubbish_that_looks_like_a_certificate_does_not_either(
+    tmp_path: Path, folder: Path, said: str, number: int
+) -> None:
     board = Board()
     for audit in ("night-1", "night-2", "night-3"):
         issued(tmp_path, audit, board.opened)
-    board.head = head_of(json.loads((tmp_path / "certificates/revenue/night-1.json").read_text()))
-    (tmp_path / "certificates/revenue/old.json").write_text(f'{{"sequence": {number}, {said}}}')
+    board.head = head_of(load(folder / "night-1.json"))
+    (folder / "old.json").write_text(f'{{"sequence": {number}, {said}}}')
     assert issued(tmp_path, "night-4", board.opened)["sequence"] == 4
 
 
-def test_rubbish_in_the_folder_does_not_keep_a_certificate_from_being_issued(tmp_path: Path) -> None:
+def test_rubbish_in_the_folder_does_not_keep_a_certificate_from_being_issued(tmp_path: Path, folder: Path) -> None:
     issued(tmp_path, "night-1")
-    folder = tmp_path / "certificates/revenue"
-    (folder / "rubbish.json").write_text("[]")
-    (folder / "forged.json").write_text('{"sequence": 999, "sha256": "0"}')
-    (folder / "deep.json").write_text("[" * 100_000)
-    for name, what in (
-        ("infinite", '"sequence": Infinity'),
-        ("text", '"sequence": "998"'),
-        ("no number", '"results": NaN'),
-    ):
+    rubbish = {"rubbish": "[]", "forged": '{"sequence": 999, "sha256": "0"}', "deep": "[" * 100_000}
+    for name, what in {
+        "infinite": '"sequence": Infinity',
+        "text": '"sequence": "998"',
+        "none": '"results": NaN',
+    }.items():
         said = json.dumps({**findings(name), "format": FORMAT, "sequence": 997, "sha256": "0"})
-        (folder / f"{name}.json").write_text(f"{said[:-1]}, {what}}}")
+        rubbish[name] = f"{said[:-1]}, {what}}}"
     hashed = certified(findings("text"), {"sequence": 996, "sha256": "0"}) | {"sequence": "999"}
-    (folder / "hashed.json").write_text(json.dumps({**hashed, "sha256": content_hash(hashed)}))
+    rubbish["hashed"] = json.dumps({**hashed, "sha256": content_hash(hashed)})
+    for name, text in rubbish.items():
+        (folder / f"{name}.json").write_text(text)
     assert issued(tmp_path, "night-2")["sequence"] == 2
-    named = {fault.kind for fault in chain_in(folder, "revenue").faults()}
-    assert "altered" in named
+    assert "altered" in {kind for kind, _ in faults(tmp_path)}
 
 
-def test_a_lock_that_leads_to_a_key_leaves_it_as_it_is(tmp_path: Path) -> None:
+def test_a_lock_that_leads_to_a_key_leaves_it_as_it_is_and_what_is_in_its_way_is_told_before_the_audit(
+    tmp_path: Path, folder: Path
+) -> None:
     """The key was cut off to nothing, and no certificate could be signed any more."""
-    key, folder = tmp_path / "signing.pem", tmp_path / "certificates/revenue"
-    folder.mkdir(parents=True)
+    key, lock = tmp_path / "signing.pem", folder / ".lock"
     key.write_text("secret")
-    (folder / ".lock").symlink_to(key)
+    lock.symlink_to(key)
     with pytest.raises(Terminal):
         require_issuable(str(tmp_path), "revenue")
     with pytest.raises(Terminal):
         issued(tmp_path, "night-1")
-    (folder / ".lock").unlink()
-    os.link(key, folder / ".lock")
+    lock.unlink()
+    os.link(key, lock)
     with locked(folder):
         pass
     assert key.read_text() == "secret"
-
-
-def test_whatever_is_in_the_way_of_the_lock_is_told_before_the_audit(tmp_path: Path) -> None:
-    folder = tmp_path / "certificates/revenue"
-    (folder / ".lock").mkdir(parents=True)
+    lock.unlink()
+    lock.mkdir()
     with pytest.raises(Terminal) as refused:
         require_issuable(str(tmp_path), "revenue")
     assert ".lock" in str(refused.value.given)
@@ -259,13 +262,3 @@ def test_what_lies_where_a_file_is_prepared_is_not_written_to(tmp_path: Path) ->
     part.mkdir()
     with pytest.raises(Terminal):
         write_whole(tmp_path / "page.html", "told")
-
-
-def test_pipes_and_folders_keep_no_certificate_from_being_issued(tmp_path: Path) -> None:
-    board, folder = Board(), tmp_path / "certificates/revenue"
-    issued(tmp_path, "night-1", board.opened)
-    for name in ("pipe.json", ".pipe.json.draft"):
-        os.mkfifo(folder / name)
-    for name in ("folder.json", ".folder.json.draft"):
-        (folder / name).mkdir()
-    assert issued(tmp_path, "night-2", board.opened)["sequence"] == 2

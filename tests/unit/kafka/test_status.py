@@ -8,48 +8,59 @@ import pytest
 from tests.statuses import a_status
 
 from recount.kafka.connection import Connection
-from recount.kafka.status import LARGEST_EPOCH, SPAN_MS, STEP_MS, Sample, StatusHistory, StreamStatus, UnreadableStatus
+from recount.kafka.status import (
+    LARGEST_EPOCH,
+    MOST_CHARACTERS,
+    SPAN_MS,
+    STEP_MS,
+    Sample,
+    StatusHistory,
+    StreamStatus,
+    UnreadableStatus,
+)
 
 STATUS = a_status(batch=3, frontier_ms=1_690_000_020_000, error="é")
 
 
-def test_a_status_survives_the_topic() -> None:
+def test_a_status_survives_the_topic_and_fields_of_a_newer_driver_are_ignored() -> None:
     assert StreamStatus.from_json(STATUS.to_json()) == STATUS
-
-
-def test_fields_of_a_newer_driver_are_ignored() -> None:
     message = {**json.loads(STATUS.to_json()), "mood": "good"}
     assert StreamStatus.from_json(json.dumps(message).encode()) == STATUS
 
 
-@pytest.mark.parametrize("change", [{"version": 2}, {"state": "asleep"}, {"version": None}])
-def test_another_version_or_state_is_refused(change: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"version": 2}, {"version": None}, {"state": "asleep"}, {"batch": "<script>"}, {"lag": "<script>"}),
+        *({"dead_letters": None}, {"records_total": True}, {"records_per_second": "1"}, {"records_per_second": 1e300}),
+        *({"records_per_second": float("nan")}, {"frontier_ms": 2**63}, {"heartbeat_ms": "2000"}),
+        *({"error": ["disk full"]}, {"host": {"href": "x"}}, {"error": "x" * (MOST_CHARACTERS + 1)}),
+    ],
+)
+def test_a_status_of_another_version_or_state_and_one_of_other_types_or_lengths_is_refused(
+    change: dict[str, object],
+) -> None:
     message = {**json.loads(STATUS.to_json()), **change}
     with pytest.raises(UnreadableStatus):
         StreamStatus.from_json(json.dumps(message).encode())
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff", b'{"version":1,"state":"running"}', b"[" * 100_000])
-def test_what_is_no_status_is_refused(text: bytes) -> None:
+HALF_A_CHARACTER = STATUS.to_json().replace(b"\\u00e9", b"\\ud800")
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"{}", b"\xff", b'{"version":1,"state":"running"}', b"[" * 100_000, HALF_A_CHARACTER]
+)
+def test_what_is_no_status_or_no_page_can_show_is_refused(text: bytes) -> None:
     with pytest.raises(UnreadableStatus):
         StreamStatus.from_json(text)
 
 
-def test_half_a_character_is_refused_for_no_page_can_show_it() -> None:
-    message = STATUS.to_json().replace(b"\\u00e9", b"\\ud800")
-    assert b"ud800" in message
-    with pytest.raises(UnreadableStatus):
-        StreamStatus.from_json(message)
-
-
-@pytest.mark.parametrize("epoch", [1, LARGEST_EPOCH])
-def test_a_lease_epoch_up_to_the_largest_is_read(epoch: int) -> None:
-    status = a_status(lease_epoch=epoch)
-    assert StreamStatus.from_json(status.to_json()) == status
-
-
 @pytest.mark.parametrize("epoch", [-1, 0, LARGEST_EPOCH + 1, 2**63 - 1])
 def test_a_lease_epoch_that_no_lease_has_is_refused(epoch: int) -> None:
+    for known in (1, LARGEST_EPOCH):
+        status = a_status(lease_epoch=known)
+        assert StreamStatus.from_json(status.to_json()) == status
     with pytest.raises(UnreadableStatus):
         StreamStatus.from_json(a_status(lease_epoch=epoch).to_json())
 

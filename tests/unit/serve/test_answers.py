@@ -120,22 +120,15 @@ def test_a_batch_counts_from_the_time_at_which_it_was_recorded(revenue: WrittenS
     assert shown(found, "hourly_revenue", REVISION) == [((Decimal("2.25"), 0), (Decimal("3.25"), 1))[batch]]
 
 
-def test_before_the_first_batch_nothing_can_be_said(revenue: WrittenStream) -> None:
+def test_before_the_first_batch_nothing_can_be_said(revenue: WrittenStream, tmp_path: Path) -> None:
     found = ask(revenue, at=str(FIRST_MS - 1))
     assert (found.state, found.not_ready) == ("not ready", "product-revenue had not committed a batch by then")
-
-
-def test_a_stream_that_has_never_run_is_not_ready(tmp_path: Path) -> None:
-    found = ask(WrittenStream(SHOP["product-revenue"], tmp_path))
+    found = ask(WrittenStream(SHOP["product-revenue"], tmp_path / "never-run"))
+    said = {"state": "not ready", "reason": "product-revenue has not committed a batch yet", "asked_ms": NOW_MS}
     assert json.loads(found.to_json()) == {
-        "stream": "product-revenue",
-        "sink": "product-revenue",
-        "state": "not ready",
-        "reason": "product-revenue has not committed a batch yet",
-        "asked_ms": NOW_MS,
-        "as_of": None,
-        "audit": None,
-        "kept_since_ms": None,
+        **dict.fromkeys(("stream", "sink"), "product-revenue"),
+        **said,
+        **dict.fromkeys(("as_of", "audit", "kept_since_ms")),
         "total": 0,
         "rows": [],
     }
@@ -148,20 +141,19 @@ def test_a_table_of_another_declaration_is_not_ready(revenue: WrittenStream) -> 
     assert ask(changed).not_ready == "the table outputs/product_revenue has no turnover: another declaration made it"
 
 
-def test_rows_of_a_batch_that_is_not_in_the_ledger_yet_are_not_seen(revenue: WrittenStream) -> None:
+def test_rows_of_a_batch_that_is_not_in_the_ledger_yet_are_not_seen_and_others_cannot_be_hidden(
+    revenue: WrittenStream,
+) -> None:
     path = revenue.tables.output("product_revenue")
     rows = pl.scan_delta(path).collect()
     write_deltalake(path, rows.with_columns(pl.lit(2).cast(pl.Int64).alias(BATCH)), mode="append")
     found = ask(revenue)
     assert (found.total, found.document["as_of"]["batch"]) == (3, 1)
-
-
-def test_rows_of_an_aggregation_cannot_be_hidden_by_a_column_that_its_table_has_not(revenue: WrittenStream) -> None:
-    path, before = revenue.tables.output("product_revenue"), ask(revenue).rows
-    rows = pl.scan_delta(path).collect().with_columns(pl.lit(value=True).alias(IS_NULL))
-    write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite")
-    assert len(before) == 3
-    assert ask(revenue).rows == before
+    # nor can rows of an aggregation be hidden by a column that its table has not
+    write_deltalake(
+        path, rows.with_columns(pl.lit(value=True).alias(IS_NULL)), mode="overwrite", schema_mode="overwrite"
+    )
+    assert ask(revenue).rows == found.rows
 
 
 @pytest.mark.parametrize(
@@ -305,14 +297,11 @@ def test_a_file_that_is_gone_is_worth_another_try(revenue: WrittenStream) -> Non
         ask(revenue)
 
 
-def test_a_sink_must_be_named_where_a_stream_has_several() -> None:
+def test_every_sink_of_the_shop_can_be_asked_and_must_be_named_where_a_stream_has_several() -> None:
     with pytest.raises(Terminal) as refused:
         asked_sink(SHOP["high-value-orders"], None)
     assert refused.value.expected == "one of high-value-orders, vip-orders"
     assert asked_sink(SHOP["order-counts"], None).name == "order-counts"
-
-
-def test_every_sink_of_the_shop_can_be_asked() -> None:
     sinks = [AskedSink(topology, written) for topology in SHOP.values() for written in topology.written]
     assert all(sink.key in sink.fields and sink.identity for sink in sinks)
 

@@ -1,0 +1,368 @@
+"""What audits leave for the next: where another begins, how long rows and snapshots stay, what is vouched for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from tests.batch_proofs import a_proof
+from tests.unit.audit.documents import a_run, certify, findings
+
+from recount.audit.carry.erased_keys import ErasedKeys
+from recount.audit.carry.snapshots import Snapshots, pieces
+from recount.audit.carry.store import (
+    NOTHING,
+    PARTIALS,
+    PUBLISHED,
+    RECONCILIATION,
+    SNAPSHOTS,
+    VERDICTS,
+    AuditStore,
+    Seed,
+)
+from recount.audit.cut.audited_ledger import Ledger
+from recount.audit.integrity.altered_lineage import Lineage, rows_of, seed_sha256
+from recount.audit.integrity.table_checksums import KeptRows, LineageChecksums
+from recount.audit.night import trim_audits
+from recount.backfill.single_backfill import newest_audit
+from recount.certificate.finding import PartitionAccount
+from recount.declare.columns import AUDIT
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.runtime.errors import Terminal
+from recount.runtime.settings import Keeping, Settings
+from recount.tables.ledger import PartitionProof
+from recount.tables.places import Released, Tables
+
+NO_FATES = {"counted": 0, "late": 0, "filtered": 0, "null_key": 0, "dead_lettered": 0}
+LEDGER = Ledger(
+    tuple(
+        a_proof(number, PartitionProof(topic="orders", partition=0, start=10 * number, end=10 * number + 10))
+        for number in range(3)
+    )
+)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    return Tables(str(tmp_path))
+
+
+@pytest.fixture
+def store(tables: Tables) -> AuditStore:
+    return AuditStore(None, tables, "clicks")  # type: ignore[arg-type]  # no Spark takes part
+
+
+def audited(store: AuditStore, audit: str, batch: int, end: int, checkpoint_id: str = "c") -> None:
+    """A complete audit up to ``batch``, which had read orders up to ``end``."""
+    account = PartitionAccount(topic="orders", partition=0, start=0, end=end, stream_time_ms=end, **NO_FATES)
+    store.put_findings(audit, [account], [], [])
+    store.complete(a_run(audit, finished_ms=store.next_ms(), batch=batch, checkpoint_id=checkpoint_id))
+
+
+def test_an_audit_begins_at_one_before_its_cut_and_stands_at_the_newest_of_its_cut(store: AuditStore) -> None:
+    for audit, batch, end in (("one", 1, 20), ("two", 2, 30), ("again", 2, 30)):
+        audited(store, audit, batch, end)
+    assert [store.seed_for(LEDGER, (0, cut)).lineage for cut in (1, 2, 3)] == [(), ("one",), ("again",)]
+    assert [store.seed_at(LEDGER, (0, cut)).lineage for cut in (0, 1, 2)] == [(), ("one",), ("again",)]
+    assert store.seed_at(LEDGER, (0, 2)).stream_times == {0: 30}
+    assert store.seed_at(LEDGER, (0, 2), lambda run: run.audit != "again").lineage == ("two",)
+
+
+def test_an_audit_of_another_ledger_is_none_to_stand_at(store: AuditStore) -> None:
+    """The tables were restored from a backup, and the batch was made again, of other records."""
+    audited(store, "of the lost batch", 2, 31)
+    audited(store, "of the former version", 2, 30, checkpoint_id="former")
+    assert store.seed_at(LEDGER, (0, 2)) == store.seed_for(LEDGER, (0, 3)) == NOTHING
+    with pytest.raises(Terminal) as refused:
+        store.seed_of("gone")
+    assert refused.value.remedy == "recount audit --stream clicks --from-the-beginning"
+
+
+CLICKS = Topology(
+    name="clicks",
+    sinks=[stream(Topic(name="orders", key="user", value=RecordSchema.of(n=LONG))).to(Topic(name="out", key="user"))],
+)
+
+
+def test_a_backfill_follows_no_audit_of_batches_that_a_restored_stream_has_not(
+    store: AuditStore, tables: Tables
+) -> None:
+    """The stream and Kafka are of Monday, the audits' tables of Thursday: what Thursday's audit missed is gone."""
+    for audit, batch, end in (("monday", 1, 20), ("tuesday", 2, 31), ("thursday", 7, 90)):
+        audited(store, audit, batch, end)
+    for proof in LEDGER.proofs:
+        written = CommitProperties(custom_metadata={"userMetadata": proof.to_json()})
+        rows = pl.DataFrame({"key": [proof.batch]})
+        write_deltalake(tables.state("clicks"), rows, mode="append", commit_properties=written)
+    assert newest_audit(store, CLICKS, None).audit == "monday"
+    with pytest.raises(Terminal, match="no complete audit"):
+        newest_audit(store, CLICKS, "sunday")
+    audited(store, "of today", 2, 30)
+    assert newest_audit(store, CLICKS, None).audit == "of today"
+
+
+SNAPSHOT = pl.DataFrame({"part": ["truth"], "name": ["window"], "schema": ["{}"], "rows": [b""]})
+
+
+def snapshots_after(store: AuditStore, tables: Tables, killed: Sequence[str], audits: Sequence[str]) -> set[str]:
+    """Those that are kept after these audits, of which the first ones were killed."""
+    for audit in (*killed, *audits):
+        store.put_rows(SNAPSHOTS, audit, SNAPSHOT)
+        if audit not in killed:
+            Snapshots(session=None, tables=tables, stream="clicks").keep_newest(audit, 3)  # type: ignore[arg-type]
+            store.complete(a_run(audit, finished_ms=store.next_ms()))
+    return {one[AUDIT] for one in DeltaTable(tables.audit("clicks", SNAPSHOTS)).partitions()}
+
+
+@pytest.mark.parametrize(
+    "audits",
+    [
+        ["20260101T010000Z-1", "20260102T010000Z-2", "20260103T010000Z-3", "20260104T010000Z-4"],
+        ["try-1", "try-2", "try-3", "20260104T010000Z-4", "20260105T010000Z-5"],
+        ["20960101T010000Z-1", "20960102T010000Z-2", "20960103T010000Z-3", "20260104T010000Z-4"],
+    ],
+)
+def test_the_last_ones_are_kept_whatever_people_or_clocks_have_called_them(
+    store: AuditStore, tables: Tables, audits: list[str]
+) -> None:
+    """A night whose name came before theirs lost its own, and the next had to begin at the beginning of the log."""
+    assert snapshots_after(store, tables, [], audits) == set(audits[-3:])
+
+
+def test_one_that_is_at_work_keeps_its_own_and_killed_ones_do_not_pile_up(store: AuditStore, tables: Tables) -> None:
+    killed = [f"killed-{number}" for number in range(3)]
+    assert snapshots_after(store, tables, killed, ["a", "b", "c", "d"]) == {"b", "c", "d", "killed-2"}
+
+
+@pytest.mark.parametrize("offsets", [1, 3, 4, 100])
+def test_pieces_of_a_range_follow_each_other_and_are_the_whole(offsets: int) -> None:
+    whole = {0: (5, 15), 1: (0, 0), 2: (7, 8)}
+    parts = list(pieces(whole, offsets))
+    for partition, (start, end) in whole.items():
+        spans = [part[partition] for part in parts]
+        assert (spans[0][0], spans[-1][1]) == (start, end)
+        assert all(one[1] == other[0] for one, other in pairwise(spans))
+    assert list(pieces({}, 10)) == [{}]
+    assert list(pieces({0: (4, 4)}, 10)) == [{0: (4, 4)}]
+
+
+DAY_MS = 86_400_000
+KEEPING = Keeping(verdicts="10 d")
+
+
+def day_of(store: AuditStore, day: int, lineage: Sequence[int], released_ms: int | None = None) -> None:
+    """An audit with a verdict on windows that end at 10, 20 and never."""
+    for name in (VERDICTS, PARTIALS, RECONCILIATION):
+        store.put_rows(name, f"night-{day}", pl.DataFrame({"window_end": [10, 20, None]}))
+    released = released_ms and Released(before_ms=released_ms, cut=(0, day), offsets={})
+    nights = tuple(f"night-{one}" for one in lineage)
+    store.complete(a_run(f"night-{day}", finished_ms=day * DAY_MS, lineage=nights, batch=day, released=released))
+
+
+def left(tables: Tables, name: str) -> dict[int, list[int | None]]:
+    """The ends of windows that are there of each day."""
+    rows = pl.scan_delta(tables.audit("clicks", name)).group_by(AUDIT).agg("window_end").collect()
+    return {int(audit.removeprefix("night-")): sorted(ends, key=str) for audit, ends in rows.iter_rows()}
+
+
+def test_an_audit_stays_as_long_as_a_young_one_builds_on_it(store: AuditStore, tables: Tables) -> None:
+    def trim(keeping: Keeping = KEEPING) -> None:
+        trim_audits(tables, "clicks", keeping, store.runs())
+
+    trim()  # there is nothing to trim
+    for day, lineage in ((1, [1]), (2, [1, 2]), (3, [3]), (9, [1, 2, 9]), (12, [12])):
+        day_of(store, day, lineage)
+    trim()
+    assert left(tables, VERDICTS).keys() == {1, 2, 3, 9, 12}
+    day_of(store, 14, [14])
+    trim()
+    assert left(tables, VERDICTS).keys() == {1, 2, 9, 12, 14}
+    day_of(store, 20, [20])
+    trim(Keeping(verdicts=None))
+    trim()
+    assert left(tables, PARTIALS).keys() == {12, 14, 20}
+
+
+def test_what_an_audit_compared_goes_by_its_age_though_others_build_on_the_audit(
+    store: AuditStore, tables: Tables
+) -> None:
+    for day, lineage in ((1, [1]), (4, [1, 4]), (12, [1, 4, 12])):
+        day_of(store, day, lineage)
+    trim_audits(tables, "clicks", KEEPING, store.runs())
+    assert left(tables, RECONCILIATION).keys() == {4, 12}
+    assert left(tables, PARTIALS).keys() == {1, 4, 12}
+    assert [store.has(RECONCILIATION, f"night-{day}") for day in (1, 4)] == [False, True]
+
+
+def test_windows_that_the_audit_before_the_newest_released_go_from_it_and_those_before(
+    store: AuditStore, tables: Tables
+) -> None:
+    day_of(store, 1, [1], released_ms=20)
+    day_of(store, 2, [1, 2], released_ms=30)
+    trim_audits(tables, "clicks", KEEPING, store.runs())
+    assert left(tables, PARTIALS) == left(tables, VERDICTS) == {1: [20, None], 2: [10, 20, None]}
+    assert left(tables, RECONCILIATION) == {day: [10, 20, None] for day in (1, 2)}, "it is one whole"
+
+
+TWO_ROWS = pl.DataFrame({"row": [1, 2]})
+
+
+@pytest.mark.parametrize("is_of_an_earlier_release", [False, True])
+def test_readers_of_a_table_of_many_nights_begin_at_a_checkpoint(
+    store: AuditStore, tables: Tables, is_of_an_earlier_release: bool
+) -> None:
+    path = tables.audit("clicks", VERDICTS)
+    if is_of_an_earlier_release:
+        write_deltalake(path, TWO_ROWS.with_columns(pl.lit("night-0").alias(AUDIT)), partition_by=[AUDIT])
+    for night in range(1, 26):
+        store.put_rows(VERDICTS, f"night-{night}", TWO_ROWS)
+    table = DeltaTable(path)
+    assert table.to_pyarrow_table().num_rows == 2 * (25 + is_of_an_earlier_release)
+    checkpoints = [int(file.name.split(".")[0]) for file in Path(path, "_delta_log").glob("*.checkpoint.parquet")]
+    assert table.version() - max(checkpoints) < 10
+
+
+STREAM = "revenue"
+REGIONS = pl.DataFrame({"region": ["EU", "US"], "orders": [5, 2], "window_end": [10, 20]})
+
+
+class Nights:
+    """Audits of a stream that have left the same rows each, every one with its certificate."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.reports, self.tables = Path(settings.reports), Tables(settings.data)
+        self.store = AuditStore(None, self.tables, STREAM)
+        self.lineage = Lineage(settings=settings, stream=STREAM, erased=ErasedKeys(stream=STREAM))
+        self.last = NOTHING
+
+    def audited(self, audit: str, released_ms: int | None = None, *, says: bool = True) -> Sequence[str]:
+        """Returns the tables that it found altered; ``says``: whether its certificate has the checksums."""
+        altered = self.altered()
+        for name in (PARTIALS, PUBLISHED):
+            self.store.put_rows(name, audit, REGIONS)
+        released = None if released_ms is None else Released(before_ms=released_ms, cut=(0, 1), offsets={})
+        sums = self.lineage.built_on(self.last, audit, released, is_altered=bool(altered))
+        lineage = (*self.last.lineage, audit)
+        run = a_run(audit, finished_ms=self.store.next_ms(), lineage=lineage, released=released, built_on=sums)
+        told = {"built_on": [asdict(one) for one in sums]} if says else {}
+        certify(self.reports, {**findings(audit), "released": released and asdict(released), **told})
+        self.store.complete(run)
+        self.last = self.store.seed_of(audit)
+        return altered
+
+    def altered(self) -> list[str]:
+        return [one.place for one in self.lineage.differences(self.last.run)]
+
+    def change(self, name: str, where: str, orders: int) -> None:
+        """Write to rows that audits have left."""
+        DeltaTable(self.tables.audit(STREAM, name)).update(predicate=where, updates={"orders": str(orders)})
+
+
+@pytest.fixture
+def nights(settings: Settings) -> Nights:
+    return Nights(settings)
+
+
+def test_rows_that_somebody_wrote_to_are_named_every_night_until_they_are_restored(nights: Nights) -> None:
+    assert nights.audited("night-1") == nights.audited("night-2") == []
+    nights.change(PARTIALS, "recount_audit = 'night-1' AND region = 'EU'", 1_005)
+    for night in (3, 4):
+        assert nights.audited(f"night-{night}") == [f"table audits/{STREAM}/{PARTIALS}"]
+    nights.change(PUBLISHED, "recount_audit = 'night-4'", 0)
+    [first, second] = nights.lineage.differences(nights.last.run)
+    assert (first.evidence, second.evidence) == (("audit night-2",), ("audit night-4",))
+    with pytest.raises(Terminal, match="is not what they left"):
+        nights.lineage.require_unaltered("night-4")
+
+    nights.change(PARTIALS, "recount_audit = 'night-1' AND region = 'EU'", 5)
+    nights.change(PUBLISHED, "recount_audit = 'night-4' AND region = 'EU'", 5)
+    nights.change(PUBLISHED, "recount_audit = 'night-4' AND region = 'US'", 2)
+    assert nights.audited("night-5") == []
+    nights.lineage.require_unaltered("night-5")
+    assert [one.audit for one in nights.lineage._told_by(nights.last.run)] == ["night-5"]
+
+
+def test_an_audit_from_the_beginning_goes_on_from_nothing(nights: Nights) -> None:
+    nights.audited("night-1")
+    nights.change(PARTIALS, "orders = 5", 6)
+    nights.last = NOTHING
+    assert nights.audited("night-2") == nights.audited("night-3") == []
+
+
+def test_checksums_in_the_row_of_the_audit_count_for_nothing_beside_those_of_its_certificate(nights: Nights) -> None:
+    nights.audited("night-1")
+    nights.change(PARTIALS, "orders = 5", 6)
+    rows = rows_of(nights.store, ["night-1"], (PARTIALS, PUBLISHED))
+    assert nights.last.run
+    forged = replace(nights.last.run, built_on=(LineageChecksums.of("night-1", rows, None),))
+    nights.store.complete(forged)
+    nights.last = Seed(run=forged, stream_times={})
+    assert nights.altered() == [f"table audits/{STREAM}/{PARTIALS}"]
+
+
+def test_a_certificate_of_an_earlier_release_says_nothing(nights: Nights) -> None:
+    nights.audited("night-1", says=False)
+    nights.change(PARTIALS, "orders = 5", 6)
+    assert nights.audited("night-2") == []
+
+
+def test_windows_that_were_released_may_go_and_no_others(nights: Nights) -> None:
+    nights.audited("night-1", released_ms=20)
+    for name in (PARTIALS, PUBLISHED):
+        DeltaTable(nights.tables.audit(STREAM, name)).delete("window_end = 10")
+    assert nights.altered() == []
+    DeltaTable(nights.tables.audit(STREAM, PARTIALS)).delete("window_end = 20")
+    assert nights.altered() == [f"table audits/{STREAM}/{PARTIALS}"]
+
+
+def test_an_older_audit_is_not_asked_about_rows_that_may_be_gone_by_now(nights: Nights) -> None:
+    nights.audited("night-1")
+    old = nights.last
+    nights.audited("night-2", released_ms=20)
+    nights.audited("night-3", released_ms=20)
+    DeltaTable(nights.tables.audit(STREAM, PARTIALS)).delete("window_end = 10")
+    assert nights.altered() == []
+    nights.last = old
+    assert nights.altered() == []
+
+
+def test_another_version_of_polars_may_hash_otherwise(nights: Nights) -> None:
+    nights.audited("night-1")
+    rows = rows_of(nights.store, ["night-1"], (PARTIALS, PUBLISHED))
+    sums = LineageChecksums.of("night-1", rows, KeptRows(by="window", since_ms=5))
+    assert LineageChecksums.of_documents(json.loads(json.dumps([asdict(sums)]))) == (sums,)
+    other = {name: rows[PARTIALS].head(1) for name in (PARTIALS, PUBLISHED)}
+    assert sums.altered(other) == [PARTIALS, PUBLISHED]
+    assert replace(sums, polars="0.1").altered(other) == []
+
+
+ROWS = [("zoe", Decimal("1.50")), ("noah", Decimal("2.00"))]
+
+
+def seeded(folder: Path, rows: Sequence[tuple[str, Decimal]], *, parts: int = 1) -> str:
+    tables = Tables(str(folder))
+    store = AuditStore(None, tables, "bills")
+    for name in (PARTIALS, PUBLISHED):
+        for audit in ("night-1", "night-2"):
+            for part in range(parts):
+                frame = pl.DataFrame(rows[part::parts], {"who": pl.String, "fees": pl.Decimal(15, 2)}, orient="row")
+                store.put_rows(name, audit, frame, part=part)
+    return seed_sha256(tables, "bills", ("night-1", "night-2"))
+
+
+def test_order_and_files_do_not_matter_and_every_value_does(tmp_path: Path) -> None:
+    whole = seeded(tmp_path / "a", ROWS)
+    assert seeded(tmp_path / "b", ROWS[::-1], parts=2) == whole
+    assert seeded(tmp_path / "c", [ROWS[0], ("noah", Decimal("2.01"))]) != whole
+    assert seeded(tmp_path / "d", ROWS[:1]) != whole
+    assert seed_sha256(Tables(str(tmp_path / "a")), "bills", ("night-1",)) != whole
+    assert len(seed_sha256(Tables(str(tmp_path / "none")), "bills", ())) == 64, "of nothing"
