@@ -31,7 +31,7 @@ _RECORDS_THAT_TELL = 1_000
 
 
 def benchmark_figures(path: Path) -> Mapping[str, Sequence[str]]:
-    """What a run of ``make bench`` in ``path`` measured of Recount, medians of its repetitions, with what it is of.
+    """Figures of Recount in a run of ``make bench`` in ``path``: medians of its repetitions, with what they are of.
 
     By ``throughput``, ``exactly once``, ``latency`` and ``restart``; empty where it did not measure that, or there is
     no such file. Raises ``Terminal`` for a file that is no such run.

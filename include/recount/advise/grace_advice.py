@@ -32,8 +32,7 @@ from recount.certificate.finding import MAX_LATE_NAMED
 from recount.declare.columns import AUDIT
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.topology import Topology
-from recount.serve.answer import reading
-from recount.serve.moment import Moment, NotReady
+from recount.serve.answer import Moment, NotReady, reading
 from recount.tables.batch_proofs import MISSES, Proofs, complete_audits, earlier, released
 from recount.tables.places import Tables
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
@@ -35,8 +36,10 @@ from recount.declare.topology import Topology, Written
 from recount.declare.windows import TimeWindows
 from recount.formats.json_values import arrow_type
 from recount.runtime.errors import Terminal
-from recount.serve.moment import Moment
 from recount.tables.batch_proofs import earlier
+
+if TYPE_CHECKING:
+    from recount.serve.answer import Moment
 
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
 OF_STREAM = -1

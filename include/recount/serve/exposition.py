@@ -30,8 +30,7 @@ from recount.kafka.offsets import Partition
 from recount.kafka.positions import last_position, position_key
 from recount.kafka.status import StatusBoard, StreamStatus, gauge, of_status
 from recount.runtime.errors import RecountError
-from recount.serve.answer import reading
-from recount.serve.moment import Audits, JudgedTo
+from recount.serve.answer import Audits, JudgedTo, reading
 from recount.tables.batch_proofs import Proofs
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Tables

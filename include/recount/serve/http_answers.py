@@ -27,11 +27,10 @@ from recount.kafka.connection import Connection
 from recount.runtime.errors import RecountError, Terminal
 from recount.runtime.settings import Settings
 from recount.runtime.times import A_TIME
-from recount.serve.answer import AUDITED, ROWS, answer, reading
+from recount.serve.answer import AUDITED, ROWS, Audits, JudgedTo, Moment, NotReady, answer, reading
 from recount.serve.asked_sink import AskedSink, BadQuestion, asked_sink
 from recount.serve.exposition import Ask, BrokerReader, Exposition
 from recount.serve.listening import ERROR_SCHEMA, RequireToken, of_error, of_http
-from recount.serve.moment import Audits, JudgedTo, Moment, NotReady
 from recount.serve.question import DEFAULT_ROWS, MOST_ROWS, Question
 from recount.tables.places import Tables
 
