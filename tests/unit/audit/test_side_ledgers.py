@@ -1,4 +1,4 @@
-"""Every offset has one fate; late records and dead letters are judged one by one, and too many are a warning."""
+"""Every offset has one fate; late records, dead letters and corrections are judged one by one, too many warned of."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from recount.audit.certificate.certificate_page import page
 from recount.audit.certificate.summary import summary
 from recount.audit.compare import side_ledgers
 from recount.audit.compare.conservation import GapPass, conservation_differences
+from recount.audit.compare.correction_claims import Listed, published_names, strange_backfills
 from recount.audit.compare.side_ledgers import (
     Comparison,
     late_records,
@@ -238,3 +239,36 @@ def test_page_and_summary_of_a_match_show_its_warnings_as_text() -> None:
     assert "Warnings" not in quiet
     assert "&lt;b&gt;200,000 dead letters&lt;/b&gt;" in page(loud)
     assert "with warnings" in str(summary(loud).renderables[0])  # type: ignore[attr-defined, union-attr]
+
+
+def backfill_rows(number: int | None, name: str | None, table: str = "visits", batch: int = 4) -> Listed:
+    return Listed(table=table, number=number, name=name, order=(1, batch), rows=1)
+
+
+def strangers(found: list[Listed], done: int) -> list[tuple[str, ...]]:
+    return [one.evidence for one in strange_backfills(found, done, {"monday", "tuesday"}, {(1, 4)})]
+
+
+def test_backfills_that_are_published_or_wait_to_be_are_no_strangers() -> None:
+    found = [
+        backfill_rows(0, "monday"),
+        backfill_rows(1, "monday.1", "paid"),
+        backfill_rows(1, "monday.1"),
+        backfill_rows(2, "tuesday"),
+    ]
+    assert strangers(found, done=1) == []
+    assert strangers(found, done=3) == []
+    assert published_names(found, done=2) == ("monday", "monday.1")
+
+
+def test_rows_of_no_audit_of_no_number_of_a_number_that_does_not_follow_or_of_no_batch_are_named() -> None:
+    """An audit leaves corrections of later batches to the next one, so nobody would ever judge them."""
+    assert strangers([backfill_rows(0, "sunday")], done=1) == [("backfill sunday",)]
+    assert strangers([backfill_rows(None, "monday")], done=1) == [("backfill monday",)]
+    assert strangers([backfill_rows(0, None)], done=1) == [("backfill None",)]
+    assert strangers([backfill_rows(0, "monday"), backfill_rows(2**63 - 1, "tuesday")], done=1) == [
+        ("backfill tuesday",)
+    ]
+    assert strangers([backfill_rows(0, "monday"), backfill_rows(0, "monday", batch=10**9)], done=1) == [
+        ("backfill monday",)
+    ]

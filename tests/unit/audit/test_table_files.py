@@ -66,11 +66,6 @@ def last(path: str, kind: str) -> Any:
     return said(path, kind)[-1]
 
 
-def test_what_recount_writes_is_not_strange(logged: Tables) -> None:
-    assert strange_logs(logged, TOPOLOGY) == []
-    assert strange_logs(Tables(str(logged.root) + "/none"), TOPOLOGY) == []
-
-
 def removed(add: Mapping[str, Any]) -> Action:
     return {"remove": {"path": add["path"], "deletionTimestamp": 1, "dataChange": True}}
 
@@ -104,6 +99,7 @@ def test_a_commit_that_recount_never_writes_is_named(logged: Tables, what: str) 
 
 def test_a_compacted_log_is_named_and_other_rows_that_do_not_count_are_no_second_file(logged: Tables) -> None:
     """By Delta's protocol a file is removed and added where rows of it are deleted by a list."""
+    assert strange_logs(logged, TOPOLOGY) == strange_logs(Tables(str(logged.root) + "/none"), TOPOLOGY) == []
     path = logged.output("revenue")
     add = last(path, "add")
     vector = {"storageType": "u", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1}
@@ -158,11 +154,6 @@ def rewrite(path: str, change: Callable[[dict[str, Any]], None]) -> None:
     commit(path, [{"add": {**first, "stats": json.dumps(stats)}}])
 
 
-def test_what_is_written_has_statistics_that_hold(tables: Tables) -> None:
-    assert false_statistics(tables, TOPOLOGY) == []
-    assert false_statistics(Tables(str(tables.root) + "/none"), TOPOLOGY) == []
-
-
 FALSE: dict[str, Callable[[dict[str, Any]], None]] = {
     "least text": lambda said: said["minValues"].update(region="F"),
     "greatest text": lambda said: said["maxValues"].update(region="F"),
@@ -206,6 +197,7 @@ def test_what_a_file_says_of_itself_is_compared_too(tables: Tables, old: bytes, 
 
 
 def test_wider_bounds_and_none_are_no_lie(tables: Tables) -> None:
+    assert false_statistics(tables, TOPOLOGY) == false_statistics(Tables(str(tables.root) + "/none"), TOPOLOGY) == []
     path = tables.output("revenue")
     rewrite(path, lambda said: (said["minValues"].update(region="A"), said["maxValues"].update(region="Z")))  # type: ignore[func-returns-value]
     rewrite(path, lambda said: (said["minValues"].clear(), said["maxValues"].clear(), said["nullCount"].clear()))
@@ -302,12 +294,9 @@ def strange(folder: Path, *batches: tuple[int | None, int | None], settled: Ledg
     return strange_rows(tables, TOPOLOGY, LEDGER, now)
 
 
-def test_rows_of_batches_of_the_stream_are_no_strangers_nor_of_those_that_came_since(tmp_path: Path) -> None:
-    assert strange(tmp_path, (0, 0), (0, 1)) == []
-    assert strange(tmp_path, (0, 1), (0, 2), settled=Ledger((*LEDGER.proofs, batch(2, 30)))) == []
-
-
 def test_rows_of_a_batch_that_never_was_or_of_none_are_named_by_table_and_batch(tmp_path: Path) -> None:
+    assert strange(tmp_path, (0, 0), (0, 1)) == []
+    assert strange(tmp_path, (0, 1), (0, 2), settled=Ledger((*LEDGER.proofs, batch(2, 30)))) == [], "it came since"
     never = [(2_000_000_000, 5), (2_000_000_000, 5), (None, 1), (0, None), (0, 3)]
     found = strange(tmp_path, (0, 1), (0, 2), *never, settled=Ledger((*LEDGER.proofs, batch(2, 30))))
     assert {one.evidence: one.actual for one in found} == {
@@ -364,10 +353,7 @@ def test_rows_of_an_aggregation_that_are_marked_as_withdrawn_are_named(
         found = {one.place: one.actual for one in hidden_rows(tables, TOPOLOGY)}
         assert found.get(f"table {place}/revenue") == (f"{rows} rows" if rows else None)
     assert all(one.verdict == "extra" for one in hidden_rows(tables, TOPOLOGY))
-
-
-def test_a_topology_that_withdraws_rows_may_say_so(tmp_path: Path) -> None:
-    tables = Tables(str(tmp_path))
+    # a topology that withdraws rows may say so
     copy = Topology(name="copy", sinks=[stream(Topic(name="a", key="k", value=RecordSchema.of(n=LONG))).to(COPIES)])
     write_deltalake(tables.output("copies"), pl.DataFrame({IS_NULL: [True]}))
     assert hidden_rows(tables, copy) == []
