@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -56,32 +55,6 @@ def test_what_cannot_be_looked_at_is_refused_before_anything_is_read(arguments: 
     ended = CliRunner().invoke(app, arguments)
     assert isinstance(ended.exception, Terminal)
     assert ended.exception.what == what
-
-
-MODELLED = {
-    "method-totals",
-    "order-summary",
-    "page-paths",
-    "page-view-counts",
-    "product-revenue",
-    "revenue-by-region",
-    "views-hopping-10-min",
-    "views-hopping-60-s",
-    "views-session-10-min",
-    "views-tumbling-1-min",
-    "views-tumbling-5-min",
-}
-
-
-def has_model(topology: Topology) -> bool:
-    try:
-        return bool(Modelled.of(topology))
-    except NoModel:
-        return False
-
-
-def test_which_streams_of_the_shop_have_a_model() -> None:
-    assert {name for name, topology in declared().topologies.items() if has_model(topology)} == MODELLED
 
 
 @pytest.mark.parametrize(
@@ -155,16 +128,3 @@ def test_the_page_shows_what_the_command_shows(project: Project, capsys: pytest.
     print_whole(*told(answered()))
     shown = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
     assert f"```\n{shown}\n```" in page, shown
-
-
-def test_a_long_key_and_field_are_whole_where_output_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    key, field = "region-" * 60, "amount_of_" * 60
-    answer = answered()
-    differing = next(one for one in answer.engines if one.results)
-    row = {field: 1}
-    result = replace(differing.results[0], key=key, ours=row, theirs_at_most_dropped=[row])
-    record = replace(differing.records[0], key=key)
-    print_whole(*told(replace(answer, engines=[replace(differing, results=[result], records=[record])])))
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.count(key) for line in lines if key in line] == [1, 1]
-    assert [line.count(f"{field} 1") for line in lines if field in line] == [2]
