@@ -17,9 +17,7 @@ from rich.text import Text
 from recount.advise.grace_advice import Advice, LongerGrace, OperatorAdvice, StateInAll
 from recount.advise.grace_judges import share
 from recount.advise.workload import counted, sized
-from recount.declare.groups import Archive
 from recount.declare.registry import DEFAULT_MODULES, declared
-from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 from recount.runtime.times import quantity, readable, told_time
 from recount.tables.places import Tables
@@ -135,14 +133,7 @@ def grace(
     from recount.runtime.console import print_whole
 
     root = data or Settings.from_environment(os.environ).data
-    topology = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).stream(stream)
-    if isinstance(topology, Archive):
-        raise Terminal(
-            "an archive has no grace",
-            given=stream,
-            expected="a topology",
-            remedy="name the stream that reads the topic",
-        )
+    topology = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).topology(stream)
     given = workload(topology, rate=rate, keys=keys, record_bytes=record_bytes, trigger=trigger, late_by=late_by)
     found = advice(Tables(root), topology, given, time.time_ns() // 1_000_000, measures_rates=not rate)
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +15,6 @@ from rich.text import Text
 from recount.advise.lens_answer import FIRST, EngineAnswer, LensAnswer, looked_at
 from recount.advise.lens_log import records_of
 from recount.advise.lens_model import Modelled, span_of
-from recount.declare.groups import Archive
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.registry import declared
 from recount.declare.topology import Topology
@@ -56,15 +55,8 @@ def lens(
     from recount.runtime.console import print_whole
 
     settings = Settings.from_environment(os.environ).acting_as("audit")
-    topology = declared(settings.topologies).stream(stream)
-    if isinstance(topology, Archive):
-        raise Terminal(
-            "an archive answers nothing that another engine could answer otherwise",
-            given=stream,
-            expected="a topology",
-            remedy=f"look at a stream that reads {topology.topic.name}",
-        )
-    start_ms, end_ms = _instant_ms(start), _instant_ms(end)
+    topology = declared(settings.topologies).topology(stream)
+    start_ms, end_ms = (None if text is None else instant_ms(text) for text in (start, end))
     if start_ms is not None and end_ms is not None and end_ms <= start_ms:
         raise Terminal(
             "the end is not after the start",
@@ -72,40 +64,43 @@ def lens(
             expected="an end that is after the start",
             remedy="exchange the two, or leave --end out for all batches from the start on",
         )
-    answer = lens_of(
-        settings,
-        topology,
-        start_ms=start_ms,
-        end_ms=end_ms,
-        batch_records=batch_records,
-        first=first,
-    )
+    answer = lens_of(settings, topology, start_ms=start_ms, end_ms=end_ms, batch_records=batch_records, first=first)
     if as_json:
         print(json.dumps(answer.document(), ensure_ascii=False))
         return
     print_whole(*told(answer), cost(answer))
 
 
-def _instant_ms(text: str | None) -> int | None:
-    return None if text is None else instant_ms(text)
-
-
 def told(answer: LensAnswer) -> Iterator[str | Table]:
     """All of ``answer`` but its cost."""
     yield from heading(answer)
-    yield totals(answer)
+    totals = Table(box=SIMPLE)
+    totals.add_column("")
     for engine in answer.engines:
-        yield from details(engine)
-
-
-def totals(answer: LensAnswer) -> Table:
-    """The counts of each engine, side by side."""
-    table = Table(box=SIMPLE)
-    table.add_column("")
-    for engine in answer.engines:
-        table.add_column(engine_name(engine), justify="right")
+        totals.add_column(engine_name(engine), justify="right")
     for head, name in _COUNTS.items():
-        table.add_row(head, *(str(getattr(engine, name)) for engine in answer.engines))
+        totals.add_row(head, *(str(getattr(engine, name)) for engine in answer.engines))
+    yield totals
+    for engine in answer.engines:
+        yield f"{engine_name(engine)}, assumed:"
+        yield from (f"- {sentence}" for sentence in engine.assumed)
+        if engine.results:
+            yield _table(RESULT_HEADS, result_cells(engine))
+        if engine.records:
+            rows = (
+                (one.place, one.key, told_time(one.time_ms), "certainly" if one.is_certain else "possibly")
+                for one in engine.records
+            )
+            yield _table(("record", "key", "time", "dropped"), rows)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """Escape control characters: a terminal would obey them, and keys come from anybody who writes to the topic."""
+    table = Table(*heads, box=SIMPLE)
+    for row in rows:
+        cells = (str(cell).split("\n") for cell in row)
+        shown = ("\n".join(line if line.isprintable() else repr(line) for line in lines) for lines in cells)
+        table.add_row(*(Text(text, overflow="fold") for text in shown))
     return table
 
 
@@ -132,16 +127,6 @@ def heading(answer: LensAnswer) -> Iterator[str]:
     )
 
 
-def details(engine: EngineAnswer) -> Iterator[str | Table]:
-    """Yield the assumptions about one engine, and the first of what it would have dropped and answered."""
-    yield f"{engine_name(engine)}, assumed:"
-    yield from (f"- {sentence}" for sentence in engine.assumed)
-    if engine.results:
-        yield _results(engine)
-    if engine.records:
-        yield _records(engine)
-
-
 def cost(answer: LensAnswer) -> str:
     """How much was read, and how long it took."""
     rate = answer.read / answer.seconds if answer.seconds else 0
@@ -158,33 +143,12 @@ def result_cells(engine: EngineAnswer) -> Iterator[Sequence[str]]:
         yield [str(one.key), window, *values, "\n".join(one.dropped)]
 
 
-def _results(engine: EngineAnswer) -> Table:
-    table = Table(*RESULT_HEADS, box=SIMPLE)
-    for cells in result_cells(engine):
-        table.add_row(*map(_text, cells))
-    return table
-
-
-def _records(engine: EngineAnswer) -> Table:
-    table = Table("record", "key", "time", "dropped", box=SIMPLE)
-    for one in engine.records:
-        surely = "certainly" if one.is_certain else "possibly"
-        table.add_row(*map(_text, (one.place, one.key, told_time(one.time_ms), surely)))
-    return table
-
-
 def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(map(_row, rows)) or "lost"
 
 
 def _row(row: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items() if name not in (WINDOW_START, WINDOW_END))
-
-
-def _text(value: object) -> Text:
-    """Escape control characters: a terminal would obey them, and keys come from anybody who writes to the topic."""
-    text = str(value)
-    return Text("\n".join(line if line.isprintable() else repr(line) for line in text.split("\n")), overflow="fold")
 
 
 def lens_of(

@@ -11,12 +11,9 @@ from typing import Annotated, Self
 import polars as pl
 import typer
 
-from recount.declare.groups import Archive
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
-from recount.declare.registry import Stream, declared
+from recount.declare.registry import declared
 from recount.declare.schema import LONG_MAX, LONG_MIN
-from recount.declare.topology import Topology
-from recount.runtime.errors import Terminal
 from recount.runtime.log_lines import write_log
 from recount.runtime.settings import Settings
 from recount.runtime.times import A_TIME, clock_ms, instant_ms, told_time
@@ -126,7 +123,7 @@ def query(
     from recount.serve.asked_sink import asked_sink
 
     settings = Settings.from_environment(os.environ).acting_as("audit")
-    asked = asked_sink(_topology(declared(settings.topologies).stream(stream)), sink)
+    asked = asked_sink(declared(settings.topologies).topology(stream), sink)
     now_ms = clock_ms()
     question = Question.of(asked, now_ms=now_ms, key=key, window=window, at=at, limit=limit, count_by=count_by)
     found = answer(Tables(settings.data), question, now_ms)
@@ -159,14 +156,3 @@ def serve(
     server = Server(settings=settings, declarations=declared(settings.topologies), now_ms=clock_ms)
     app = LimitRate(server.app(token, route or []), limit)
     uvicorn.Server(listening(app, host, port)).run()
-
-
-def _topology(stream: Stream) -> Topology:
-    if isinstance(stream, Archive):
-        raise Terminal(
-            "an archive has no results to ask for",
-            given=stream.name,
-            expected="a topology",
-            remedy=f"read the table archive/{stream.topic.name}, as docs/tables.md shows",
-        )
-    return stream

@@ -157,7 +157,7 @@ def test_that_nothing_is_known_yet_is_an_answer(typed: Callable[..., Result]) ->
     ("arguments", "expected"),
     [
         (["high-value-orders"], "one of high-value-orders, vip-orders"),
-        (["archive-orders"], "a topology"),
+        (["archive-orders"], "product-revenue"),
         (["product-revenue", "--limit", "all"], "1 to 10000"),
         (["product-revenue", "--at", "yesterday"], "a time in ISO 8601"),
     ],

@@ -72,7 +72,7 @@ def test_operators_without_a_grace_are_named(tmp_path: Path) -> None:
     ("arguments", "expected"),
     [
         (("nowhere",), NAME),
-        (("archive-orders",), "a topology"),
+        (("archive-orders",), NAME),
         ((NAME, "--rate", "orders=x"), "a number above 0"),
         ((NAME, "--trigger", "0 s"), "a duration above 0"),
     ],

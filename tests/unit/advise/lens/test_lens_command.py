@@ -40,7 +40,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["archive-orders"], "an archive answers nothing that another engine could answer otherwise"),
+        (["archive-orders"], "an archive is no topology"),
         (["section-visits"], "the lens has no model of section-visits"),
         (["revenue-by-region", "--start", "yesterday"], "no time"),
         (["revenue-by-region"], "revenue-by-region has read no record then"),
