@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ _TRIES = 4
 _SERIES = 3
 """Drivers of one round that die one after the other, each at another point."""
 _REAL_DEATHS = 10
-"""One death of so many is a SIGKILL to the process, its JVM and its workers; the others share their process."""
+"""One death of so many is a SIGKILL; the others share their process with the next driver."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,10 @@ class Chain:
     fault: str
     chance: random.Random
     say: Callable[[Case], None] = lambda case: print(case, flush=True)
-    _streams: int = field(default=0, init=False)
+    real: Collection[Point] | None = None
+    """Where a death is a SIGKILL to the process, its JVM and its workers; None: at one point of ten."""
+    streams: list[str] = field(default_factory=list, init=False)
+    """The names of those that were struck, the last one last."""
     _left: list[Point] = field(default_factory=list, init=False)
     _alone: set[Point] = field(default_factory=set, init=False)
 
@@ -118,7 +121,8 @@ class Chain:
         """
         began, reached = time.monotonic(), []
         for point in series:
-            real = self.chance.randrange(_REAL_DEATHS) == 0 and not FAULTS[self.fault].goes_on
+            drawn = self.chance.randrange(_REAL_DEATHS) == 0 if self.real is None else point in self.real
+            real = drawn and not FAULTS[self.fault].goes_on
             struck = FAULTS[self.fault].strike(self.world, scene, point, "kill -9" if real else "die")
             if not struck.reached and len(series) > 1:
                 self._alone.add(point)
@@ -172,9 +176,10 @@ class Chain:
     @contextmanager
     def _stream(self) -> Iterator[Scene]:
         """A new stream in a folder of its own."""
-        self._streams += 1
         # without a '-', which the names of tables have not
-        name = "".join(filter(str.isalnum, f"{self.part} {self.fault.replace('+', 'plus')} {self._streams}"))
+        fault = self.fault.replace("+", "plus")
+        name = "".join(filter(str.isalnum, f"{self.part} {fault} {len(self.streams) + 1}"))
+        self.streams.append(name)
         folder = self.folder / name
         if FAULTS[self.fault].needs_disk:
             with small_disk(folder) as disk:

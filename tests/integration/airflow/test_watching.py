@@ -20,7 +20,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka import Consumer
 from tests.eventually import eventually
 from tests.fake_kubernetes import FakeKubernetes
-from tests.integration.engine.streams import cut_purchases, revenue
+from tests.integration.engine.streams import live_purchases, revenue
 from tests.statuses import a_status
 
 from recount.airflow import orders
@@ -140,16 +140,16 @@ def test_an_outdated_driver_whose_state_does_not_go_with_the_deployment_is_held_
 ) -> None:
     monkeypatch.setenv("RECOUNT_TOPOLOGIES", "tests.integration.engine.streams")
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
-    DeclarationLog(run, "small").enact("first", Declared(document={"kind": "topology", "operators": []}))
-    operator = StreamOperator(task_id="run", stream="small", application=Path("stream.py"), limits=LIMITS)
+    DeclarationLog(run, "live").enact("first", Declared(document={"kind": "topology", "operators": []}))
+    operator = StreamOperator(task_id="run", stream="live", application=Path("stream.py"), limits=LIMITS)
     event = {"outcome": "outdated", "reasons": ["other code"], "healthy_ms": 1}
-    with pytest.raises(AirflowFailException, match="the declaration of stream small has changed"):
+    with pytest.raises(AirflowFailException, match="the declaration of stream live has changed"):
         operator.found({}, event, relaunched=0)  # type: ignore[arg-type]
-    assert orders.is_held("small")
-    orders.start("small")
-    with pytest.raises(AirflowFailException, match="recount reset small"):
+    assert orders.is_held("live")
+    orders.start("live")
+    with pytest.raises(AirflowFailException, match="recount reset live"):
         operator.relaunch({}, {}, relaunched=1)  # type: ignore[arg-type]
-    assert orders.is_held("small")
+    assert orders.is_held("live")
 
 
 def test_a_driver_that_refuses_to_go_on_is_held_with_its_remedy_and_not_relaunched(
@@ -354,7 +354,7 @@ def test_an_order_to_stop_is_for_the_last_driver_though_its_statuses_are_hidden(
 
 
 def test_a_stream_whose_statuses_are_hidden_is_not_taken_for_one_that_stands_still(connection: Connection) -> None:
-    stream = revenue("hidden", cut_purchases)
+    stream = revenue("hidden", live_purchases)
     with open_transaction(connection, stream.name):
         publish(Lease.acquire(connection, stream.name))
         with pytest.raises(Terminal, match="is running"):

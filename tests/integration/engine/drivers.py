@@ -169,3 +169,18 @@ def _actions(path: str) -> Iterator[dict[str, Any]]:
     for commit in sorted((Path(path) / "_delta_log").glob("*.json")):
         for line in commit.read_text().splitlines():
             yield json.loads(line)
+
+
+def assert_each_offset_once(ledger: list[BatchProof], records: int, unseen: int = 0) -> None:
+    """The ranges of the batches follow each other without a gap or an overlap, and each record has one fate.
+
+    ``unseen`` are markers of transactions and aborted records.
+    """
+    reached: dict[int, int] = {}
+    fates = 0
+    for proof in sorted(ledger, key=lambda proof: proof.order):
+        for part in proof.partitions:
+            assert part.start == reached.get(part.partition, 0)
+            reached[part.partition] = part.end
+            fates += part.counted + part.late + part.filtered + part.null_key + part.dead_lettered
+    assert (sum(reached.values()), fates) == (records + unseen, records)

@@ -1,4 +1,4 @@
-"""Topics that are read by several streams, a stream that is launched, doubled, stopped and bereft, and a group."""
+"""A stream that is launched, doubled, stopped and bereft, and a group."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ from dataclasses import replace
 
 from tests.integration.engine.purchases import purchases_topic, revenue
 
-from recount.declare.groups import Archive, StreamGroup
-
-cut_purchases = purchases_topic("cut-purchases")
-cut_archive = Archive(topic=cut_purchases)
-small = revenue("small", cut_purchases)
-medium = revenue("medium", cut_purchases)
-large = revenue("large", cut_purchases)
+from recount.declare.groups import StreamGroup
 
 live_purchases = purchases_topic("live-purchases")
 live = revenue("live", live_purchases)

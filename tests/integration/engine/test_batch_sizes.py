@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.integration.engine.drivers import Deployment, by_key, committed, proofs
+from tests.integration.engine.drivers import Deployment, assert_each_offset_once, by_key, committed, proofs
 from tests.integration.engine.purchases import create_topics, produce, purchases
 from tests.integration.engine.streams import backlog_purchases, paced, unpaced
-from tests.integration.engine.test_cuts import assert_each_offset_once
 
 from recount.kafka.control import request_stop
 from recount.tables.ledger import BatchProof

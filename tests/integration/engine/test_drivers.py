@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from tests.consumer_groups import described
-from tests.integration.engine.drivers import Deployment, by_key, committed, proofs
+from tests.integration.engine.drivers import Deployment, assert_each_offset_once, by_key, committed, proofs
 from tests.integration.engine.purchases import create_topics, produce, purchases
 from tests.integration.engine.streams import live, live_purchases
-from tests.integration.engine.test_cuts import assert_each_offset_once
 
 from recount.declare.fingerprint import Declared
 from recount.declare.output import output_record

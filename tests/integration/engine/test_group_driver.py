@@ -10,10 +10,9 @@ from dataclasses import replace
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.integration.engine.drivers import Deployment, Driver, by_key, committed, proofs
+from tests.integration.engine.drivers import Deployment, Driver, assert_each_offset_once, by_key, committed, proofs
 from tests.integration.engine.purchases import create_topics, produce, purchases
 from tests.integration.engine.streams import fickle, group_purchases, shared_driver, steady, strict
-from tests.integration.engine.test_cuts import assert_each_offset_once
 from tests.integration.engine.test_drivers import expected_output, status_when
 
 from recount.declare.output import encode_value

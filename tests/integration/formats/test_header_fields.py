@@ -8,7 +8,7 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from tests.formats.registry_streams import MINUTE_MS, Streams, streams_of
-from tests.integration.engine.drivers import delta_rows
+from tests.integration.engine.drivers import committed, delta_rows
 from tests.integration.formats import header_calls
 from tests.integration.formats.header_calls import calls, copied, kept, per_tenant
 
@@ -16,6 +16,7 @@ from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.kafka.connection import Connection
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.project import Project
+from recount.tables.places import Tables
 
 
 @pytest.fixture(scope="module", name="streams")
@@ -44,6 +45,18 @@ def test_headers_are_read_by_streams_and_audits(streams: Streams) -> None:
     for stream in (ArchiveWork(streams.spark, kept, streams.settings.data), per_tenant, copied):
         streams.run(stream)
     assert len(streams.letters(calls)) == 2 * 3
+    archived = delta_rows(Tables(streams.settings.data).archive(calls.name))
+    assert sorted(archived, key=lambda row: row["offset"]) == [
+        {
+            "partition": record.partition(),
+            "offset": record.offset(),
+            "timestamp_ms": record.timestamp()[1],
+            "key": record.key(),
+            "value": record.value(),
+            "headers": [{"key": name, "value": value} for name, value in record.headers() or ()],
+        }
+        for record in committed(Connection.of(streams.settings), calls.name)
+    ]
     rows = delta_rows(streams.path("header_tenants"))
     assert sorted((row["tenant"], row["calls"], row["ms"]) for row in rows) == [("blue", 2, 42), ("red", 1, 5)]
     copies = delta_rows(streams.path("header_copies"))
