@@ -1,4 +1,4 @@
-"""Fixtures the parts of the tests share: one real broker for the run, Airflow, a browser, names that never meet."""
+"""Fixtures the parts of the tests share: one real broker for the run, a browser, names that never meet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import signal
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -22,11 +21,8 @@ from recount.kafka.connection import Connection
 from recount.kafka.topic_drift import platform_topics
 from recount.kafka.topics_on_cluster import apply, plan
 from recount.profile import daemon
-from recount.profile.embedded import embedded_settings, end_profile
-from recount.profile.embedded_airflow import EmbeddedAirflow
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Home
-from recount.profile.order_flow import TOPOLOGIES
 from recount.profile.project import Project
 from recount.runtime.console import look_seldom
 
@@ -98,25 +94,6 @@ def home(tmp_path: Path) -> Iterator[Home]:
     home.create()
     yield home
     daemon.sweep(home, patience_s=1)
-
-
-@pytest.fixture(scope="module")
-def airflow(
-    tmp_path_factory: pytest.TempPathFactory, project: Project, kafka: EmbeddedKafka
-) -> Iterator[EmbeddedAirflow]:
-    """A real Airflow with the DAGs of the demo, a home of its own and the broker of the run, for one test module.
-
-    Its prefix is its own, too: an order to stop that one module leaves behind would hold the stream in the next.
-    """
-    home = Home(path=tmp_path_factory.mktemp("airflow"))
-    settings = replace(
-        embedded_settings(home, project, kafka.bootstrap_servers, topologies=TOPOLOGIES), prefix=home.path.name
-    )
-    try:
-        with EmbeddedAirflow(home=home, project=project, environment=settings.to_environment()) as started:
-            yield started
-    finally:
-        end_profile(home)
 
 
 @pytest.fixture(scope="module")

@@ -1,24 +1,66 @@
-"""What the tests of the DAGs do and see: a real Airflow, a real broker, real drivers."""
+"""One real Airflow with FAB for all tests of this folder, and what they do and see of it, of its streams and drivers.
+
+Its DAGs are in ``dags/``. All but those on which roles are tried are paused until a test needs them.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
 from recount.airflow.drivers import DriverProcess, log_of, record_of
 from recount.airflow.links import stream_dag
+from recount.airflow.roles import FAB
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus
+from recount.profile.dag_runs import DagRuns
+from recount.profile.embedded import embedded_settings, end_profile
 from recount.profile.embedded_airflow import EmbeddedAirflow
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Home
+from recount.profile.project import Project
 from recount.runtime.settings import Settings
 
-STREAM = "revenue-by-region"
+STREAM, TRIED = "revenue-by-region", "high-value-orders"
+"""The stream that runs, and the one on which orders and roles are tried."""
+DAGS = Path(__file__).parent / "dags"
 # seconds: the api-server itself waits up to 60 for SQLite, before it answers
 HTTP_TIMEOUT_S = 180
+
+
+@pytest.fixture(scope="session")
+def airflow(
+    tmp_path_factory: pytest.TempPathFactory, project: Project, kafka: EmbeddedKafka
+) -> Iterator[EmbeddedAirflow]:
+    home = Home(path=tmp_path_factory.mktemp("airflow"))
+    settings = replace(
+        embedded_settings(home, project, kafka.bootstrap_servers, topologies="two_streams"),
+        prefix=home.path.name,
+        notifiers="alerts:notifier",
+    )
+    environment = {**settings.to_environment(), "PYTHONPATH": str(DAGS), "TOLD": str(home.path / "told")}
+    try:
+        with EmbeddedAirflow(
+            home=home, project=project, environment=environment, dags=DAGS, auth_manager=FAB
+        ) as started:
+            yield started
+    finally:
+        end_profile(home)
+
+
+@pytest.fixture(scope="session")
+def deployment(airflow: EmbeddedAirflow) -> Deployment:
+    """With the declared topics, created by their own DAG."""
+    deployment = Deployment(airflow)
+    deployment.dag_runs.succeed("topics", 180)
+    return deployment
 
 
 def eventually(what: str, look: Callable[[], Any], timeout_s: float = 240) -> Any:
@@ -27,8 +69,15 @@ def eventually(what: str, look: Callable[[], Any], timeout_s: float = 240) -> An
     while time.monotonic() < deadline:
         if answer := look():
             return answer
-        time.sleep(1)
+        time.sleep(0.5)
     raise AssertionError(f"{what}: not within {timeout_s} s")
+
+
+def signed_in(airflow: EmbeddedAirflow, name: str, password: str) -> httpx.Client:
+    """Calls in the name of a user."""
+    login = {"username": name, "password": password}
+    token = httpx.post(f"{airflow.url}/auth/token", json=login, timeout=HTTP_TIMEOUT_S).json()["access_token"]
+    return httpx.Client(base_url=airflow.url, headers={"Authorization": f"Bearer {token}"}, timeout=HTTP_TIMEOUT_S)
 
 
 class Deployment:
@@ -36,105 +85,80 @@ class Deployment:
 
     def __init__(self, airflow: EmbeddedAirflow) -> None:
         self.airflow = airflow
+        self.dag_runs = DagRuns(airflow.api)
         self.settings = Settings.from_environment(airflow.environment)
         self._board = StatusBoard(Connection.of(self.settings))
 
-    def unpause(self, dag: str) -> None:
-        """Let the schedule run ``dag``; waits until it is parsed."""
-        eventually(f"DAG {dag} parsed", lambda: dag in self.dags())
-        self.airflow.request("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})
-
-    def pause(self, dag: str) -> None:
-        self.airflow.request("PATCH", f"/api/v2/dags/{dag}", {"is_paused": True})
-
-    def dags(self) -> list[str]:
-        return [dag["dag_id"] for dag in self.airflow.request("GET", "/api/v2/dags?limit=200")["dags"]]
-
-    def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> str:
-        """Start a run by hand and return its id."""
-        body = {"logical_date": None, "conf": conf or {}}
-        run: str = self.airflow.request("POST", f"/api/v2/dags/{dag}/dagRuns", body)["dag_run_id"]
-        return run
-
-    def run_state(self, dag: str, run: str) -> str:
-        state: str = self.airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns/{run}")["state"]
-        return state
-
     def finished(self, dag: str, run: str, timeout_s: float = 180) -> str:
         """The final state of a run."""
-        ended = ("success", "failed")
-        eventually(f"run {run} of {dag} ended", lambda: self.run_state(dag, run) in ended, timeout_s)
-        return self.run_state(dag, run)
+        return self.dag_runs.wait(dag, run, timeout_s).state
 
     def last_run(self, dag: str) -> str | None:
         runs = self.airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=-id&limit=1")["dag_runs"]
         return runs[0]["dag_run_id"] if runs else None
 
-    def task_state(self, dag: str, run: str, task: str) -> str | None:
-        found = self.airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}")
-        return None if found["state"] is None else str(found["state"])
+    def task_state(self, dag: str, run: str, task: str) -> str:
+        return self.dag_runs.of(dag, run).tasks.get(task, "")
 
     def tries(self, dag: str, run: str, task: str) -> int:
         """How often the task has been started, a clear starting it once more."""
         found = self.airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}")
         return int(found["try_number"])
 
-    def mark(self, dag: str, run: str, task: str, state: str) -> None:
-        """What the buttons "mark as failed" and "mark as success" do."""
-        self.airflow.request("PATCH", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}", {"new_state": state})
-
-    def watching(self, stream: str = STREAM) -> str | None:
+    def watching(self) -> str | None:
         """The run whose watch task is deferred, when there is one."""
-        run = self.last_run(stream_dag(stream))
-        return run if run and self.task_state(stream_dag(stream), run, "run") == "deferred" else None
+        run = self.last_run(stream_dag(STREAM))
+        return run if run and self.task_state(stream_dag(STREAM), run, "run") == "deferred" else None
 
-    def holding(self, stream: str = STREAM) -> bool:
+    def holding(self) -> bool:
         """Whether the last run waits for an order to start."""
-        run = self.last_run(stream_dag(stream))
-        return run is not None and self.task_state(stream_dag(stream), run, "hold") == "deferred"
+        run = self.last_run(stream_dag(STREAM))
+        return run is not None and self.task_state(stream_dag(STREAM), run, "hold") == "deferred"
 
-    def status(self, stream: str = STREAM) -> StreamStatus | None:
-        return self._board.of(stream)
+    def status(self) -> StreamStatus | None:
+        return self._board.of(STREAM)
 
-    def state(self, stream: str = STREAM) -> str | None:
-        said = self.status(stream)
+    def state(self) -> str | None:
+        said = self.status()
         return said.state if said else None
 
-    def heartbeat_ms(self, stream: str = STREAM) -> int:
-        said = self.status(stream)
-        return said.heartbeat_ms if said else 0
+    def speaks_on(self) -> None:
+        """Wait until the driver has spoken again, and once more after that."""
+        heard_ms = self._heartbeat_ms()
+        eventually("the driver goes on", lambda: self._heartbeat_ms() > heard_ms + 5_000)
 
-    def runs(self, after_epoch: int = 0, stream: str = STREAM) -> StreamStatus:
+    def runs(self, after_epoch: int = 0) -> StreamStatus:
         """The status of a running driver with a later lease than ``after_epoch``, once there is one."""
         try:
-            found: StreamStatus = eventually("the stream runs", lambda: self._running(stream, after_epoch))
+            found: StreamStatus = eventually("the stream runs", lambda: self._running(after_epoch))
         except AssertionError as late:
-            run = self.last_run(stream_dag(stream))
-            tasks = {task: run and self.task_state(stream_dag(stream), run, task) for task in ("hold", "run")}
-            said = f"{self.status(stream)}, run {run}: {tasks}, driver {self.driver(stream)}"
-            raise AssertionError(f"{late}; {said}; its log ends with:\n{self.driver_log(stream)[-3_000:]}") from None
+            run = self.last_run(stream_dag(STREAM))
+            tasks = run and self.dag_runs.of(stream_dag(STREAM), run).tasks
+            log = log_of(self.settings.logs, STREAM)
+            ends = log.read_text(errors="replace")[-3_000:] if log.exists() else ""
+            said = f"{self.status()}, run {run}: {tasks}, driver {self.driver()}"
+            raise AssertionError(f"{late}; {said}; its log ends with:\n{ends}") from None
         return found
 
-    def driver(self, stream: str = STREAM) -> DriverProcess | None:
-        return DriverProcess.find(record_of(self.settings.run, stream))
+    def driver(self) -> DriverProcess | None:
+        return DriverProcess.find(record_of(self.settings.run, STREAM))
 
-    def driver_log(self, stream: str = STREAM) -> str:
-        log = log_of(self.settings.logs, stream)
-        return log.read_text(errors="replace") if log.exists() else ""
-
-    def driver_processes(self, stream: str = STREAM) -> list[int]:
-        """All spark-submit processes of ``stream`` in this home, by their command line."""
-        wanted = ["stream.py", "--stream", stream]
+    def driver_processes(self) -> list[int]:
+        """All spark-submit processes of the stream in this home, by their command line."""
         found = []
         for process in psutil.process_iter(["pid", "cmdline"]):
             words = process.info["cmdline"] or []
-            is_driver = any(word.endswith(wanted[0]) for word in words) and words[-2:] == wanted[1:]
+            is_driver = any(word.endswith("stream.py") for word in words) and words[-2:] == ["--stream", STREAM]
             if is_driver and "java" in words[0] and self._is_ours(process):
                 found.append(process.pid)
         return found
 
-    def _running(self, stream: str, after_epoch: int) -> StreamStatus | None:
-        said = self.status(stream)
+    def _heartbeat_ms(self) -> int:
+        said = self.status()
+        return said.heartbeat_ms if said else 0
+
+    def _running(self, after_epoch: int) -> StreamStatus | None:
+        said = self.status()
         return said if said and said.state == "running" and said.lease_epoch > after_epoch else None
 
     def _is_ours(self, process: psutil.Process) -> bool:
@@ -142,12 +166,3 @@ class Deployment:
             return process.environ().get("RECOUNT_RUN") == self.settings.run
         except psutil.Error:
             return False
-
-
-@pytest.fixture(scope="module")
-def deployment(airflow: EmbeddedAirflow) -> Deployment:
-    """The Airflow of this test module, with the declared topics created by its own DAG."""
-    deployment = Deployment(airflow)
-    deployment.unpause("topics")
-    assert deployment.finished("topics", deployment.trigger("topics")) == "success"
-    return deployment

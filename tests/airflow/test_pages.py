@@ -12,21 +12,19 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from tests.airflow.conftest import HTTP_TIMEOUT_S, STREAM, Deployment, eventually
+from tests.airflow.conftest import HTTP_TIMEOUT_S, STREAM, TRIED, Deployment, eventually, signed_in
 
 from recount.profile import daemon
 from recount.profile.embedded_airflow import EmbeddedAirflow
 from recount.profile.home import Home
 
 pytestmark = pytest.mark.timeout(600)
-ROUTES = ("/recount/", f"/recount/streams/{STREAM}", "/recount/data-docs", "/recount/reports/certificates/x.html")
+ROUTES = ("/recount/", f"/recount/streams/{TRIED}", "/recount/data-docs", "/recount/reports/certificates/x.html")
 
 
 @pytest.fixture(scope="module")
 def user(airflow: EmbeddedAirflow) -> httpx.Client:
-    login = {"username": airflow.username, "password": airflow.password}
-    token = httpx.post(f"{airflow.url}/auth/token", json=login, timeout=HTTP_TIMEOUT_S).json()["access_token"]
-    return httpx.Client(base_url=airflow.url, headers={"Authorization": f"Bearer {token}"}, timeout=HTTP_TIMEOUT_S)
+    return signed_in(airflow, airflow.username, airflow.password)
 
 
 @pytest.mark.parametrize("password", ["", "admin", "airflow", "password"])
@@ -68,14 +66,14 @@ def test_no_page_is_shown_to_a_stranger(deployment: Deployment, route: str) -> N
 def test_the_overview_lists_every_stream(deployment: Deployment, user: httpx.Client) -> None:
     page = user.get("/recount/")
     assert page.status_code == 200
-    assert STREAM in page.text
+    assert TRIED in page.text
     assert "never started" in page.text
 
 
 def test_the_page_says_what_airflow_knows_of_the_audits(deployment: Deployment, user: httpx.Client) -> None:
     [row] = [one for one in user.get("/recount/").text.split("<tr") if f'/recount/streams/{STREAM}"' in one]
     assert f"audit__{STREAM} is paused" in row
-    deployment.unpause(f"audit__{STREAM}")
+    deployment.dag_runs.unpause(f"audit__{STREAM}")
     eventually(
         "next audit", lambda: re.search(r"next audit\">2\d{3}-\d\d-\d\d 0[1-3]:\d\d", user.get("/recount/").text)
     )
@@ -84,25 +82,26 @@ def test_the_page_says_what_airflow_knows_of_the_audits(deployment: Deployment, 
 def test_a_button_starts_a_run_in_the_name_of_the_user_and_nobody_else_can(
     deployment: Deployment, user: httpx.Client
 ) -> None:
-    deployment.unpause("stream_control")
-    page = user.get(f"/recount/streams/{STREAM}").text
+    deployment.dag_runs.unpause("stream_control")
+    before = deployment.last_run("stream_control")
+    page = user.get(f"/recount/streams/{TRIED}").text
     [token] = set(re.findall(r'name="token" value="([^"]+)"', page))
-    order = f"/recount/streams/{STREAM}/stop"
+    order = f"/recount/streams/{TRIED}/stop"
     assert user.post(order).status_code == 403
     assert httpx.post(deployment.airflow.url + order, data={"token": token}, timeout=HTTP_TIMEOUT_S).status_code == 401
-    assert deployment.last_run("stream_control") is None
+    assert deployment.last_run("stream_control") == before
     answer = user.post(order, data={"token": token})
-    assert (answer.status_code, answer.headers["location"]) == (303, f"/recount/streams/{STREAM}?started=stop")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/recount/streams/{TRIED}?started=stop")
     run = deployment.last_run("stream_control")
-    assert run is not None
+    assert run != before and run is not None
     started = deployment.airflow.request("GET", f"/api/v2/dags/stream_control/dagRuns/{run}")
-    assert started["conf"] == {"stream": STREAM, "order": "stop"}
+    assert started["conf"] == {"stream": TRIED, "order": "stop"}
     assert (started["triggered_by"], started["triggering_user_name"]) == ("ui", deployment.airflow.username)
     assert deployment.finished("stream_control", run) == "success"
 
 
 def test_a_stream_has_a_page_and_an_unknown_one_has_none(deployment: Deployment, user: httpx.Client) -> None:
-    assert user.get(f"/recount/streams/{STREAM}").status_code == 200
+    assert user.get(f"/recount/streams/{TRIED}").status_code == 200
     assert user.get("/recount/streams/unknown").status_code == 404
 
 

@@ -6,49 +6,27 @@ import re
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.airflow.conftest import HTTP_TIMEOUT_S, STREAM, Deployment, eventually
+from tests.airflow.conftest import TRIED, Deployment, eventually, signed_in
 
 from recount.airflow.links import CONTROL, PAGES, audit_dag, backfill_dag, findings_dag, stream_dag
-from recount.airflow.roles import FAB, ROLES
-from recount.profile.embedded import embedded_settings, end_profile
-from recount.profile.embedded_airflow import EmbeddedAirflow
-from recount.profile.home import Home
-from recount.profile.order_flow import TOPOLOGIES
-from recount.profile.project import Project
+from recount.airflow.roles import ROLES
 
 pytestmark = pytest.mark.timeout(600)
 VIEWER, OPERATOR, AUDITOR = NAMES = [role.name for role in ROLES]
-PAGE = f"{PAGES}/streams/{STREAM}"
-# the ids of the real DAGs, of which rights depend, without the work
-DAGS = f"""
-from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, Param
-
-from recount.airflow.acceptance import AcceptanceOperator
-
-for dag in ("{CONTROL}", "{stream_dag(STREAM)}", "{audit_dag(STREAM)}"):
-    with DAG(dag, schedule=None, is_paused_upon_creation=False):
-        EmptyOperator(task_id="run")
-with DAG("{backfill_dag(STREAM)}", schedule=None, is_paused_upon_creation=False):
-    ApprovalOperator(task_id="approval", subject="Publish corrections?")
-with DAG("{findings_dag(STREAM)}", schedule=None, is_paused_upon_creation=False):
-    AcceptanceOperator(task_id="approval", subject="Accept?", params={{"reason": Param("", type="string")}})
-"""
+PAGE = f"{PAGES}/streams/{TRIED}"
 
 
 class Users:
     """An Airflow with one user for each role, and one without any."""
 
-    def __init__(self, airflow: EmbeddedAirflow) -> None:
-        self.deployment = Deployment(airflow)
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
         self.applied = self.apply_roles()
         self.passwords: dict[str, str] = {}
         self.clients = {name: self._client(name, role) for name, role in {**_SAME, "stranger": "Public"}.items()}
@@ -69,9 +47,7 @@ class Users:
         password = self.passwords[name] = secrets.token_urlsafe(12)
         body = {"username": name, "password": password, "email": f"{name}@localhost", "roles": [{"name": role}]}
         airflow.request("POST", "/auth/fab/v1/users", {**body, "first_name": name, "last_name": name})
-        login = {"username": name, "password": password}
-        token = httpx.post(f"{airflow.url}/auth/token", json=login, timeout=HTTP_TIMEOUT_S).json()["access_token"]
-        return httpx.Client(base_url=airflow.url, headers={"Authorization": f"Bearer {token}"}, timeout=HTTP_TIMEOUT_S)
+        return signed_in(airflow, name, password)
 
     def button(self, name: str, order: str) -> int:
         """The answer to an order from the page of the stream, with the token of that page."""
@@ -85,7 +61,7 @@ class Users:
 
     def waiting(self, dag: str) -> str:
         """The task of a new run of ``dag`` that waits for a person, as a path of the API."""
-        run = self.deployment.trigger(dag)
+        run = self.deployment.dag_runs.trigger(dag)
         states = ("deferred", "awaiting_input")
         eventually(f"{dag} waits", lambda: self.deployment.task_state(dag, run, "approval") in states)
         return f"/dags/{dag}/dagRuns/{run}/taskInstances/approval"
@@ -95,19 +71,9 @@ _SAME = {name: name for name in NAMES}
 
 
 @pytest.fixture(scope="module")
-def users(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterator[Users]:
-    dags, home = tmp_path_factory.mktemp("dags"), Home(path=tmp_path_factory.mktemp("home"))
-    (dags / "roles.py").write_text(DAGS)
-    environment = embedded_settings(home, project, "127.0.0.1:1", topologies=TOPOLOGIES).to_environment()
-    try:
-        with EmbeddedAirflow(
-            home=home, project=project, environment=environment, dags=dags, auth_manager=FAB
-        ) as airflow:
-            users = Users(airflow)
-            eventually("the DAGs are parsed", lambda: len(users.deployment.dags()) == 5)
-            yield users
-    finally:
-        end_profile(home)
+def users(deployment: Deployment) -> Users:
+    deployment.dag_runs.unpause_all([CONTROL, findings_dag(TRIED)])
+    return Users(deployment)
 
 
 def test_the_roles_are_made(users: Users) -> None:
@@ -118,11 +84,11 @@ def test_the_roles_are_made(users: Users) -> None:
 def test_who_has_a_role_sees_the_pages_and_the_dags_and_nobody_else_does(users: Users) -> None:
     for name in NAMES:
         assert users.clients[name].get(f"{PAGES}/").status_code == 200
-        assert users.call(name, "GET", f"/dags/{stream_dag(STREAM)}").status_code == 200
+        assert users.call(name, "GET", f"/dags/{stream_dag(TRIED)}").status_code == 200
         assert any(view["name"] == "Recount" for view in views(users.call(name, "GET", "/plugins").json()))
         assert users.call(name, "GET", "/connections").status_code == 403
     assert users.clients["stranger"].get(f"{PAGES}/").status_code == 403
-    assert users.call("stranger", "GET", f"/dags/{stream_dag(STREAM)}").status_code == 403
+    assert users.call("stranger", "GET", f"/dags/{stream_dag(TRIED)}").status_code == 403
 
 
 def views(plugins: dict[str, Any]) -> list[dict[str, Any]]:
@@ -181,28 +147,29 @@ def test_an_order_from_the_page_is_taken_from_those_who_may_give_it(
     ("dag", "allowed"),
     [
         (CONTROL, {OPERATOR}),
-        (audit_dag(STREAM), {OPERATOR, AUDITOR}),
-        (backfill_dag(STREAM), {AUDITOR}),
-        (findings_dag(STREAM), {AUDITOR}),
+        (audit_dag(TRIED), {OPERATOR, AUDITOR}),
+        (backfill_dag(TRIED), {AUDITOR}),
+        (findings_dag(TRIED), {AUDITOR}),
     ],
 )
 def test_airflow_itself_answers_as_the_page_does(users: Users, name: str, dag: str, allowed: set[str]) -> None:
     expected = 200 if name in allowed else 403
-    assert users.call(name, "POST", f"/dags/{dag}/dagRuns", {"logical_date": None}).status_code == expected
+    body = {"logical_date": None, "conf": {"stream": TRIED}}
+    assert users.call(name, "POST", f"/dags/{dag}/dagRuns", body).status_code == expected
     assert users.call(name, "PATCH", f"/dags/{dag}", {"is_paused": False}).status_code == expected
 
 
 def test_marking_the_task_of_a_stream_stops_it_so_only_an_operator_may(users: Users) -> None:
-    dag = stream_dag(STREAM)
-    task = f"/dags/{dag}/dagRuns/{users.deployment.trigger(dag)}/taskInstances/run"
+    dag = stream_dag(TRIED)
+    task = f"/dags/{dag}/dagRuns/{users.deployment.dag_runs.trigger(dag)}/taskInstances/run"
     told = [users.call(name, "PATCH", task, {"new_state": "failed"}).status_code for name in NAMES]
     assert told == [403, 200, 403]
 
 
-@pytest.mark.parametrize("dag", [backfill_dag(STREAM), findings_dag(STREAM)])
+@pytest.mark.parametrize("dag", [backfill_dag(TRIED), findings_dag(TRIED)])
 def test_what_waits_for_a_person_is_answered_by_an_auditor_in_that_users_name(users: Users, dag: str) -> None:
     task = users.waiting(dag)
-    answer = {"chosen_options": ["Approve"], "params_input": {"reason": "known"} if dag == findings_dag(STREAM) else {}}
+    answer = {"chosen_options": ["Approve"], "params_input": {"reason": "known"} if dag == findings_dag(TRIED) else {}}
     for name in (VIEWER, OPERATOR):
         assert users.call(name, "PATCH", f"{task}/-1/hitlDetails", answer).status_code == 403
         assert users.call(name, "PATCH", task, {"new_state": "success"}).status_code == 403

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import STREAM, Shop, loaded
@@ -60,6 +61,9 @@ def test_a_stranger_is_sent_to_the_login(page: Page, shop: Shop) -> None:
     answer = stranger.goto(f"{shop.airflow.url}/recount/")
     assert answer is not None
     assert answer.status == 401
+    for password in ("", "admin", "airflow", "password"):
+        login = {"username": "admin", "password": password}
+        assert httpx.post(f"{shop.airflow.url}/auth/token", json=login, timeout=180).status_code in (400, 401)
     stranger.goto(shop.airflow.url)
     expect(stranger.get_by_role("button", name="Sign in")).to_be_visible()
     stranger.context.close()

@@ -11,7 +11,7 @@ from recount.profile.project import Project
 
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = {"tests/compose/counter.py", "tests/compose/sender.py", "bench/quix_streams.py", "bench/served.py"}
-"""These run in other environments, with arguments."""
+"""These run in other environments, with arguments, as the DAGs of tests/airflow do in Airflow."""
 IMPORT = """
 import importlib, sys, traceback
 failed = []
@@ -26,7 +26,11 @@ sys.exit("\\n".join(failed) or 0)
 
 def test_all_that_is_no_test_can_be_imported() -> None:
     files = [file.relative_to(ROOT) for folder in ("tests", "bench") for file in sorted((ROOT / folder).rglob("*.py"))]
-    others = [file for file in files if not file.name.startswith("test_") and str(file) not in ELSEWHERE]
+    others = [
+        file
+        for file in files
+        if not file.name.startswith("test_") and str(file) not in ELSEWHERE and file.parent.name != "dags"
+    ]
     modules = [".".join(file.with_suffix("").parts) for file in others]
     done = subprocess.run(
         [sys.executable, "-c", IMPORT, *modules],
