@@ -31,8 +31,12 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "mutants.md"
 
 
-def tried(chosen: list[Mutant]) -> Iterator[Caught]:
-    """Who caught each of ``chosen``, in a copy of package and tests; nothing of this checkout is changed."""
+def tried(chosen: list[Mutant], known: Mapping[str, Caught]) -> Iterator[Caught]:
+    """Who caught each of ``chosen``, in a copy of package and tests; nothing of this checkout is changed.
+
+    First comes the scene that has revealed it before, by ``known``; then all others do.
+    """
+    first = [known.get(key_of(one), Caught()).scene for one in chosen]
     with TemporaryDirectory(prefix="recount-mutants-") as scratch:
         package = Path(scratch) / "recount"
         for source, copy in ((ROOT / "include" / "recount", package), (ROOT / "tests", Path(scratch) / "tests")):
@@ -50,7 +54,8 @@ def tried(chosen: list[Mutant]) -> Iterator[Caught]:
             command, cwd=scratch, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process:
             assert process.stdin and process.stdout
-            process.stdin.write(json.dumps([asdict(one) for one in chosen]) + "\n")
+            given = [[asdict(one), scene] for one, scene in zip(chosen, first, strict=True)]
+            process.stdin.write(json.dumps(given) + "\n")
             process.stdin.close()
             for mutant in chosen:
                 told = json.loads(process.stdout.readline())
@@ -73,7 +78,7 @@ def main() -> None:
     if given.sample:
         chosen = random.Random(given.seed).sample(chosen, given.sample)
     began, missed = time.monotonic(), 0
-    for mutant, caught in zip(chosen, tried(chosen), strict=True):
+    for mutant, caught in zip(chosen, tried(chosen, known), strict=True):
         known[key_of(mutant)] = caught
         missed += "audit" not in caught.caught_by
         _publish(catalogue, known, sample=given.sample)

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tests.mutants.scenes_of_rules import SCENES_OF
-
 _SWAPPED = {"<=": "<", ">=": ">", " < ": " <= ", " > ": " >= "}
 
 
@@ -36,10 +34,9 @@ class Site:
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant(Site):
-    """The code replaced; ``scenes`` come to that rule's boundary."""
+    """The code of a ``rule`` replaced."""
 
     rule: str
-    scenes: tuple[str, ...]
     replacement: str
 
     def apply(self, source: str) -> str:
@@ -75,7 +72,7 @@ def _lines(tree: ast.AST, names: list[str]) -> tuple[int, int]:
 def other(file: str, inside: str, rule: str, code: str, *replacements: str) -> Iterator[Mutant]:
     """The code replaced by each of ``replacements``."""
     for replacement in replacements:
-        yield Mutant(rule=rule, scenes=SCENES_OF[rule], file=file, inside=inside, code=code, replacement=replacement)
+        yield Mutant(rule=rule, file=file, inside=inside, code=code, replacement=replacement)
 
 
 def bound(file: str, inside: str, rule: str, code: str) -> Iterator[Mutant]:

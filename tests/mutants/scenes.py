@@ -14,6 +14,7 @@ from tests.mutants.scenes_of_time import (
     records_in_order,
     records_side_by_side,
     scene_of_time,
+    totals_in_order,
 )
 from tests.mutants.scenes_of_values import (
     SUMS,
@@ -33,21 +34,20 @@ from tests.mutants.scenes_of_values import (
     values,
 )
 
+from recount.declare.flow import RecordStream, Table
+
+_QUIET: dict[str, tuple[Callable[[], RecordStream | Table], bool]] = {
+    "a quiet partition": (FLOWS["hopping"], False),
+    "a quiet partition of records in order": (totals_in_order, False),
+    "a quiet side of a join": (FLOWS["outer join"], False),
+    "a partition that comes back": (FLOWS["hopping, kept as a graph"], True),
+    "a quiet partition of a lookup with a history": (FLOWS["lookups with a history"], False),
+}
+"""The flow of each, and whether the partition falls back."""
 _OTHERS: dict[str, Callable[[], Scene]] = {
     "event times": event_times,
-    "a quiet partition": lambda: a_quiet_partition("a quiet partition", "hopping"),
     "records in order": records_in_order,
     "sliding, side by side": records_side_by_side,
-    "a quiet partition of records in order": lambda: a_quiet_partition(
-        "a quiet partition of records in order", "totals in order"
-    ),
-    "a quiet side of a join": lambda: a_quiet_partition("a quiet side of a join", "outer join"),
-    "a partition that comes back": lambda: a_quiet_partition(
-        "a partition that comes back", "hopping, kept as a graph", falls_back=True
-    ),
-    "a quiet partition of a lookup with a history": lambda: a_quiet_partition(
-        "a quiet partition of a lookup with a history", "lookups with a history"
-    ),
     "values": values,
     "prices": prices,
     "readings": readings,
@@ -73,9 +73,12 @@ def scene(name: str) -> Scene:
         return of_sums(name)
     if name in HISTORIES:
         return of_history(name)
+    if name in _QUIET:
+        flow, falls_back = _QUIET[name]
+        return a_quiet_partition(name, flow, falls_back=falls_back)
     return scene_of_time(name) if name in FLOWS else _OTHERS[name]()
 
 
 def names() -> list[str]:
     """Of all scenes."""
-    return [*FLOWS, *SUMS, *HISTORIES, *_OTHERS]
+    return [*FLOWS, *SUMS, *HISTORIES, *_QUIET, *_OTHERS]

@@ -167,6 +167,12 @@ def _waiting() -> RecordStream:
     return LEFT.select("ln", "lw").left_join_table(_versions(), grace="5 ms").select("ln")
 
 
+def totals_in_order() -> RecordStream:
+    """Counted in one group of all, by the time of the records."""
+    in_order = LEFT.in_order(grace="5 ms").with_fields(all="all").select_key(group=col("all"))
+    return in_order.aggregate(n=count(), words=reduce("lw", add)).to_stream().filter(col("n") > 0)
+
+
 _HOPS = hopping("10 ms", advance="1 ms", grace="5 ms")
 
 FLOWS: dict[str, Callable[[], RecordStream | Table]] = {
@@ -215,14 +221,6 @@ FLOWS: dict[str, Callable[[], RecordStream | Table]] = {
     "windows below firsts by offset": lambda: _counted(
         LEFT.deduplicate(KEY, horizon="9 ms").select_key(m=col("ln")), _HOPS
     ),
-    "totals in order": lambda: (
-        LEFT.in_order(grace="5 ms")
-        .with_fields(all="all")
-        .select_key(group=col("all"))
-        .aggregate(n=count(), words=reduce("lw", add))
-        .to_stream()
-        .filter(col("n") > 0)
-    ),
     "windows below an order and all": lambda: _counted(
         WORDS.in_order(grace="5 ms").select("ln").merge(WORDS.select("ln")), _HOPS
     ),
@@ -236,7 +234,6 @@ FLOWS: dict[str, Callable[[], RecordStream | Table]] = {
         stream(TOPICS["versions"]).filter(col("vn") > 0).to_table().select("vn")
     ),
     "totals of all time": lambda: WORDS.aggregate(n=count(), s=total("ln")),
-    "lookups as of arrival": lambda: LEFT.select("ln").join_table(table(TOPICS["table"]).select("tn"), as_of="arrival"),
     "lookups that drop": lambda: LEFT.select("ln").join_table(table(TOPICS["table"]).select("tn")),
     "windows below lookups that wait": lambda: _counted(_waiting(), _HOPS),
     "windows below a merge": lambda: _counted(_waiting().merge(LEFT.select("ln")), _HOPS),
@@ -263,7 +260,7 @@ def event_times() -> Scene:
     return Scene(name="event times", topology=_topology(LEFT.filter(col("ln") >= 0)), batches=(batch,))
 
 
-def a_quiet_partition(name: str, flow: str, *, falls_back: bool = False) -> Scene:
+def a_quiet_partition(name: str, flow: Callable[[], RecordStream | Table], *, falls_back: bool = False) -> Scene:
     """The second partition of `left` is silent up to and beyond ``idle_after``, and then speaks again.
 
     Its stream time stands a millisecond before a window closes whose result has left when it comes to that window.
@@ -277,7 +274,7 @@ def a_quiet_partition(name: str, flow: str, *, falls_back: bool = False) -> Scen
         (quiet_ms + 2, ((100, "z1"), (110, "z1"))),
         (quiet_ms + 3, ((110, "z1") if falls_back else (160, "z1"),)),
     )
-    topology = _topology(FLOWS[flow]())
+    topology = _topology(flow())
     topics = sorted(source.topic.name for source in topology.sources)
     times_ms = [NOW_MS + after for after, _ in steps]
     batches = tuple(tuple(_record(topic, *one) for topic in topics for one in records) for _, records in steps)
@@ -295,7 +292,7 @@ def records_in_order() -> Scene:
         ((110, "z0"), (110, "z1")),
     )
     batches = tuple(tuple(_record("left", *one) for one in records) for records in steps)
-    return Scene(name="records in order", topology=_topology(FLOWS["totals in order"]()), batches=batches)
+    return Scene(name="records in order", topology=_topology(totals_in_order()), batches=batches)
 
 
 def records_side_by_side() -> Scene:

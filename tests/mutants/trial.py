@@ -55,21 +55,27 @@ class Trial:
             wrong += [f"{name}, interpreter: {part}" for part in runs.differences(reference, expected)]
         return wrong
 
-    def tried(self, mutant: Mutant) -> dict[str, Any]:
-        """The first scene whose audit is red, and in what; ``caught_by`` has the interpreter where it differs too.
+    def tried(self, mutant: Mutant, names: Sequence[str]) -> dict[str, Any]:
+        """The first of the scenes ``names`` whose audit is red, and in what.
 
-        ``wrong``: without the mutant the scene is not as it must be.
+        ``caught_by`` has the interpreter where it differs too. ``wrong``: without the mutant a scene is not as it must.
         """
-        new = [name for name in mutant.scenes if name not in self._fingerprints]
-        wrong = [part for name in new for part in self.unharmed(name)]
-        if wrong:
-            return {"wrong": wrong}
+        found: dict[str, Any] = {"scene": "", "parts": [], "caught_by": []}
+        for name in names:
+            if name not in self._fingerprints and (wrong := self.unharmed(name)):
+                return {"wrong": wrong}
+            found = self._tried(mutant, name)
+            if found["caught_by"]:
+                break
+        return found
+
+    def _tried(self, mutant: Mutant, name: str) -> dict[str, Any]:
         file = self._package / mutant.file
         source = file.read_text()
         file.write_text(mutant.apply(source))
         _forget(_EVERYTHING if mutant.is_shared else _ENGINE)
         try:
-            return self._caught(mutant.scenes, anew=mutant.is_shared and not can_be_guarded(mutant))
+            return self._caught(name, anew=mutant.is_shared and not can_be_guarded(mutant))
         except (Exception, PanicException) as error:
             # a stream that stops has nothing that an audit could judge
             return {"scene": "", "parts": [f"{type(error).__name__}: {str(error)[:200]}"], "caught_by": []}
@@ -77,19 +83,18 @@ class Trial:
             file.write_text(source)
             _forget(_EVERYTHING if mutant.is_shared else _ENGINE)
 
-    def _caught(self, names: Sequence[str], *, anew: bool) -> dict[str, Any]:
+    def _caught(self, name: str, *, anew: bool) -> dict[str, Any]:
         scenes, runs = _imported()
-        for name in names:
-            scene = scenes.scene(name)
-            redeclared = runs.fingerprint_of(scene) != self._fingerprints[name]
-            for run in runs.by_engine(scene):
-                expected = self._recomputed(runs, scene, run)
-                if anew and (redeclared or runs.differences(run.told, expected)):
-                    expected = runs.by_recompute(self._spark, scene, run.ledger)
-                parts = runs.differences(run.told, expected) + ["declaration"] * redeclared
-                if parts:
-                    seen = scene.is_interpreted and self._is_seen(runs, scene, run, expected)
-                    return {"scene": name, "parts": parts, "caught_by": ["audit", *(["interpreter"] if seen else [])]}
+        scene = scenes.scene(name)
+        redeclared = runs.fingerprint_of(scene) != self._fingerprints[name]
+        for run in runs.by_engine(scene):
+            expected = self._recomputed(runs, scene, run)
+            if anew and (redeclared or runs.differences(run.told, expected)):
+                expected = runs.by_recompute(self._spark, scene, run.ledger)
+            parts = runs.differences(run.told, expected) + ["declaration"] * redeclared
+            if parts:
+                seen = scene.is_interpreted and self._is_seen(runs, scene, run, expected)
+                return {"scene": name, "parts": parts, "caught_by": ["audit", *(["interpreter"] if seen else [])]}
         return {"scene": "", "parts": [], "caught_by": []}
 
     def _is_seen(self, runs: Any, scene: Any, run: Any, expected: Any) -> bool:
@@ -160,12 +165,12 @@ def main() -> None:
     package = Path(sys.argv[1])
     sys.dont_write_bytecode = True
     with registry_at_work(), small_spark(package.parent, sys.argv[2]) as spark:
-        chosen = [Mutant(**one) for one in json.loads(sys.stdin.readline())]
-        guard(package, chosen)
-        trial = Trial(package, spark)
-        for mutant in chosen:
+        chosen = [(Mutant(**one), first) for one, first in json.loads(sys.stdin.readline())]
+        guard(package, [mutant for mutant, _ in chosen])
+        trial, names = Trial(package, spark), _imported()[0].names()
+        for mutant, first in chosen:
             began = time.monotonic()
-            found = trial.tried(mutant)
+            found = trial.tried(mutant, sorted(names, key=lambda name, first=first: name != first))
             print(json.dumps({**found, "seconds": time.monotonic() - began}), flush=True)
             if "wrong" in found:
                 break
