@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import polars as pl
-from confluent_kafka import KafkaError, Message, TopicPartition
 from deltalake import DeltaTable
-from tests.integration.engine.drivers import by_key
+from tests.integration.engine.drivers import by_key, committed
 
 from recount.declare.columns import BACKFILL, BATCH, GENERATION, PUBLISHED_AT
 from recount.declare.groups import Archive
@@ -18,7 +17,6 @@ from recount.declare.registry import Stream
 from recount.declare.topology import Topology
 from recount.engine.stage.partials import plan_of
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import partitions_of
 from recount.tables.batch_proofs import Proofs
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Tables
@@ -78,30 +76,13 @@ def _committed(connection: Connection, topics: list[str]) -> dict[str, list[str]
 
     Versions are counted: a reset that was ordered twice leaves one out.
     """
-    consumer = connection.consumer(
-        "reader", {"enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 10}
-    )
-    partitions = [found for topic in topics for found in partitions_of(connection, topic)]
-    consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in partitions])
-    records: dict[str, list[Message]] = {topic: [] for topic in topics}
-    left = set(partitions)
-    while left:
-        message = consumer.poll(30)
-        assert message is not None, f"no answer for {left}"
-        if (error := message.error()) is None:
-            records[message.topic()].append(message)
-        elif error.code() == KafkaError._PARTITION_EOF:
-            left.discard((message.topic(), message.partition()))
-        else:
-            raise AssertionError(str(error))
-    consumer.close()
     return {
         f"topic {topic}": [
             f"{key!r}: {number}: {told if topic.endswith('.dlq') else (*told, timestamp)}"
-            for key, all_ in by_key(said).items()
+            for key, all_ in by_key(committed(connection, topic)).items()
             for number, (*told, timestamp) in enumerate(_versions_counted(all_))
         ]
-        for topic, said in records.items()
+        for topic in topics
     }
 
 

@@ -7,29 +7,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql import SparkSession
 from tests.lies.lies import Found, tell_all
 from tests.lies.page import PAGE, Judged, page
-from tests.local_spark import TINY, local_session
-from tests.spark.audit.stage import Stage, configure, send, settings_below
+from tests.long_programs import deployed
+from tests.spark.audit.stage import Stage, configure, send
 from tests.unit.topologies.shop_log import CLOSING_MS, Arrival, closing, shop_log, topics_of
 
 from recount.certificate.finding import Difference
 from recount.declare.registry import declared
 from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
-from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
 from recount.runtime.settings import Settings
 
 RECORDS = 120
@@ -42,18 +35,6 @@ MAX_OFFSETS = 200
 """Of a batch: so few that rows are revised from batch to batch."""
 FEWEST = 3
 """Lies that must fit each sink: there are rows to lie about."""
-
-
-@contextmanager
-def _deployment(root: Path) -> Iterator[tuple[SparkSession, Settings]]:
-    project = Project.containing(Path(__file__).parent)
-    with EmbeddedKafka(home=Home(path=root / "kafka"), project=project) as kafka:
-        settings = settings_below(root, kafka, project)
-        session = local_session(settings.jars, root, **TINY)
-        try:
-            yield session, settings
-        finally:
-            session.stop()
 
 
 def _write(settings: Settings, topologies: list[Topology], seed: int) -> None:
@@ -115,11 +96,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--publish", action="store_true", help="write docs/operations/lies.md")
     given = parser.parse_args()
-    # a SIGTERM shall stop the broker as Ctrl-C does
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     topologies = [one for name, one in declared().topologies.items() if not given.streams or name in given.streams]
     judged = []
-    with tempfile.TemporaryDirectory(prefix="recount-lies-") as root, _deployment(Path(root)) as (session, settings):
+    with tempfile.TemporaryDirectory(prefix="recount-lies-") as root, deployed(Path(root)) as (session, settings):
         stages = [Stage(spark=session, settings=settings, topology=topology) for topology in topologies]
         for stage in stages:
             stage.create_topics()

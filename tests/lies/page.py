@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.lies.lies import LIES, Told
+from tests.long_programs import PAGES, row
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations" / "lies.md"
+PAGE = PAGES / "lies.md"
 _TEXT = """\
 # Lies about the shop's outputs
 
@@ -54,7 +54,7 @@ def page(judged: Sequence[Judged]) -> str:
         false=sum(len(one.false_alarms) for one in judged),
         names=" | ".join(str(number) for number in range(1, len(LIES) + 1)),
         dashes=" | ".join("---" for _ in LIES),
-        rows="\n".join(row for one in judged for row in _rows(one)),
+        rows="\n".join(line for one in judged for line in _rows(one)),
         key="\n".join(f"{number}. {lie.name}" for number, lie in enumerate(LIES, start=1)),
     )
 
@@ -63,4 +63,4 @@ def _rows(judged: Judged) -> Iterable[str]:
     for sink in judged.sinks:
         found = {one.lie: was_found for one, was_found in judged.told.items() if one.sink == sink}
         cells = [{True: "found", False: "**missed**"}.get(found.get(lie.name), "-") for lie in LIES]
-        yield f"| `{judged.stream}` | `{sink}` | {' | '.join(cells)} |"
+        yield row(f"`{judged.stream}`", f"`{sink}`", *cells)

@@ -11,43 +11,25 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from pyspark.sql import SparkSession
-from tests.local_spark import TINY, local_session
+from tests.long_programs import archive, backfilled, deployed, lose_checkpoint
 from tests.nights.city import STREAMS, archived_zones, fares, rides, zones
 from tests.nights.report import PAGE, Night, page
+from tests.spark.audit.stage import Stage, configure
 
 from recount.audit.certificate.certificate_files import load
 from recount.audit.certificate.signing import chain_in
-from recount.audit.night import CertifiedAudit, audited
+from recount.audit.night import CertifiedAudit
 from recount.audit.repeated_audit import again
-from recount.backfill.single_backfill import plan as planned_repair
-from recount.backfill.single_backfill import repair
-from recount.declare.topology import Topology
-from recount.engine.commit.batch import TopologyWork
-from recount.engine.driver.runner import RunOptions, StreamRunner
-from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import classify_gap, log_ranges
-from recount.kafka.topic_drift import dead_letter_topic, platform_topics
-from recount.kafka.topics_on_cluster import apply, plan
-from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
-from recount.runtime.settings import Settings
-from recount.tables.places import Tables
 
 MINUTE_MS = 60_000
 NIGHT_MS = 24 * 60 * MINUTE_MS
@@ -100,99 +82,46 @@ class City:
         )
 
 
-@dataclass(frozen=True)
-class Deployment:
-    """What lives through the nights."""
-
-    session: SparkSession
-    settings: Settings
-
-    def create_topics(self) -> None:
-        """All topics, kept for ever: the rides are of 2023."""
-        letters = [replace(dead_letter_topic(topic), retention_ms=-1) for topic in (rides, zones)]
-        outputs = [node.topic for topology in STREAMS for node in topology.written]
-        admin = Connection.of(self.settings).admin()
-        apply(admin, plan(admin, [*platform_topics(), rides, zones, *letters, *outputs], "embedded"))
-        self._keep_zones_for(_TEN_YEARS_MS)
-
-    def live(self, night: int, topology: Topology, max_offsets: int) -> tuple[Night, CertifiedAudit]:
-        """Run ``topology`` over everything that is there, and audit it."""
-        began = time.monotonic()
-        options = RunOptions(available_now=True, max_offsets=max_offsets)
-        work = TopologyWork(topology, self.settings.data, reports=self.settings.reports)
-        StreamRunner(self.session, self.settings, work, options).run()
-        ran = time.monotonic()
-        audit = audited(self.session, self.settings, topology)
-        document = load(audit.certificate)
-        told = Night(
-            night=night,
-            stream=topology.name,
-            outcome=document["outcome"],
-            warnings=document["warnings"],
-            misses=document["grace_misses_found"],
-            dead_letters=document["totals"]["dead_lettered"],
-            late=document["totals"]["late"],
-            run_s=round(ran - began, 1),
-            audit_s=round(time.monotonic() - ran, 1),
-        )
-        return told, audit
-
-    def archive(self) -> None:
-        """Copy what is new of the compacted topic to its archive."""
-        work = ArchiveWork(self.session, archived_zones, self.settings.data)
-        StreamRunner(self.session, self.settings, work, RunOptions(available_now=True)).run()
-
-    def compact_zones(self) -> None:
-        """Let the broker compact what every stream has read: the tariffs are of 2023, so an age cannot tell."""
-        before, deadline = self.zones_compacted(), time.monotonic() + 120
-        self._keep_zones_for(0)
-        while self.zones_compacted() == before:
-            assert time.monotonic() < deadline, "not compacted in two minutes"
-            time.sleep(1)
-        self._keep_zones_for(_TEN_YEARS_MS)
-
-    def _keep_zones_for(self, age_ms: int) -> None:
-        kept = ConfigEntry("min.compaction.lag.ms", str(age_ms), incremental_operation=AlterConfigOpType.SET)
-        admin = Connection.of(self.settings).admin()
-        resource = ConfigResource(ResourceType.TOPIC, zones.name, incremental_configs=[kept])
-        admin.incremental_alter_configs([resource])[resource].result(15)
-
-    def zones_compacted(self) -> int:
-        """How many versions of tariffs Kafka has no more."""
-        [(key, span)] = log_ranges(Connection.of(self.settings), [(zones.name, 0)]).items()
-        return classify_gap(Connection.of(self.settings), *key, span.start, span.end).compacted
-
-    def lose_checkpoint(self, topology: Topology) -> None:
-        """As somebody who tidies up does."""
-        shutil.rmtree(Path(self.settings.checkpoints) / topology.name)
-
-    def backfill(self) -> int:
-        """Repair all open misses of the fares; how many results."""
-        return repair(
-            self.session, self.settings, planned_repair(self.session, Tables(self.settings.data), fares)
-        ).corrections
-
-    def chain_faults(self, topology: Topology) -> list[str]:
-        """What is wrong with the certificates of all nights."""
-        folder = Path(self.settings.reports) / "certificates" / topology.name
-        return [f"{topology.name}: {fault}" for fault in chain_in(folder, topology.name).faults()]
+def live(stage: Stage, night: int, max_offsets: int) -> tuple[Night, CertifiedAudit]:
+    """Run the stream over everything that is there, and audit it."""
+    began = time.monotonic()
+    stage.run(max_offsets)
+    ran = time.monotonic()
+    audit = stage.audit()
+    document = load(audit.certificate)
+    told = Night(
+        night=night,
+        stream=stage.topology.name,
+        outcome=document["outcome"],
+        warnings=document["warnings"],
+        misses=document["grace_misses_found"],
+        dead_letters=document["totals"]["dead_lettered"],
+        late=document["totals"]["late"],
+        run_s=round(ran - began, 1),
+        audit_s=round(time.monotonic() - ran, 1),
+    )
+    return told, audit
 
 
-@contextmanager
-def deployment(root: Path) -> Iterator[Deployment]:
-    """A broker, Spark and folders below ``root``, ended in the end."""
-    project = Project.containing(Path(__file__).parent)
-    with EmbeddedKafka(home=Home(path=root / "kafka"), project=project) as kafka:
-        folders = {name: str(root / name) for name in ("data", "checkpoints", "reports", "logs", "run")}
-        jars = str(project.spark_jars)
-        session = local_session(jars, root, **TINY)
-        try:
-            yield Deployment(
-                session,
-                Settings(profile="embedded", bootstrap_servers=kafka.bootstrap_servers, jars=jars, **folders),
-            )
-        finally:
-            session.stop()
+def keep_zones_for(connection: Connection, age_ms: int) -> None:
+    """The tariffs are of 2023: an age cannot tell the broker which of them every stream has read."""
+    configure(connection, zones.name, {"min.compaction.lag.ms": str(age_ms)})
+
+
+def zones_compacted(connection: Connection) -> int:
+    """How many versions of tariffs Kafka has no more."""
+    [(key, span)] = log_ranges(connection, [(zones.name, 0)]).items()
+    return classify_gap(connection, *key, span.start, span.end).compacted
+
+
+def compact_zones(connection: Connection) -> None:
+    """Let the broker compact what every stream has read."""
+    before, deadline = zones_compacted(connection), time.monotonic() + 120
+    keep_zones_for(connection, 0)
+    while zones_compacted(connection) == before:
+        assert time.monotonic() < deadline, "not compacted in two minutes"
+        time.sleep(1)
+    keep_zones_for(connection, _TEN_YEARS_MS)
 
 
 def lived(nights: int, seed: int, root: Path) -> tuple[list[Night], list[str], City]:
@@ -200,27 +129,31 @@ def lived(nights: int, seed: int, root: Path) -> tuple[list[Night], list[str], C
     found: list[Night] = []
     wrong: list[str] = []
     draw = random.Random(seed)
-    with deployment(root) as deployed:
-        deployed.create_topics()
-        city = City(Connection.of(deployed.settings).producer(), seed)
+    with deployed(root) as (session, settings):
+        connection = Connection.of(settings)
+        stages = [Stage(spark=session, settings=settings, topology=one).create_topics() for one in STREAMS]
+        keep_zones_for(connection, _TEN_YEARS_MS)
+        city = City(connection.producer(), seed)
         newest: dict[str, CertifiedAudit] = {}
         for night in range(nights):
             city.live(night)
-            deployed.archive()
-            for topology in STREAMS:
-                told, newest[topology.name] = deployed.live(night, topology, draw.choice((97, 300, 5_000)))
+            archive(session, settings, [archived_zones])
+            for stage in stages:
+                told, newest[stage.topology.name] = live(stage, night, draw.choice((97, 300, 5_000)))
                 found.append(told)
                 print(told, flush=True)
                 if night % LOST_CHECKPOINT_EVERY == LOST_CHECKPOINT_EVERY - 1:
-                    deployed.lose_checkpoint(topology)
+                    lose_checkpoint(stage)
             if night % COMPACTED_EVERY == COMPACTED_EVERY - 1:
-                deployed.compact_zones()
+                compact_zones(connection)
             if night % BACKFILL_EVERY == BACKFILL_EVERY - 1:
-                print(f"night {night}: backfill repaired {deployed.backfill()} results", flush=True)
+                [of_fares] = [stage for stage in stages if stage.topology is fares]
+                print(f"night {night}: backfill repaired {backfilled(of_fares)} results", flush=True)
         for topology in STREAMS:
-            again(deployed.session, deployed.settings, topology, load(newest[topology.name].certificate))
-            wrong += deployed.chain_faults(topology)
-        city.written["tariffs that Kafka has compacted away"] = deployed.zones_compacted()
+            certificate = newest[topology.name].certificate
+            again(session, settings, topology, load(certificate))
+            wrong += [f"{topology.name}: {fault}" for fault in chain_in(certificate.parent, topology.name).faults()]
+        city.written["tariffs that Kafka has compacted away"] = zones_compacted(connection)
     return found, wrong, city
 
 
@@ -231,8 +164,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--publish", action="store_true", help="write docs/operations/nights.md")
     given = parser.parse_args()
-    # a SIGTERM shall stop the broker as Ctrl-C does
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="recount-nights-") as root:
         found, wrong, city = lived(given.nights, given.seed, Path(root))
     alarms = [one for one in found if one.is_false_alarm]

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from statistics import median
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations" / "nights.md"
+from tests.long_programs import PAGES, row
+
+PAGE = PAGES / "nights.md"
 
 _TEXT = """\
 # Nights without a false alarm
@@ -69,7 +70,7 @@ def page(found: Sequence[Night], written: Mapping[str, int], faults: int, seed: 
 def _row(stream: str, nights: Sequence[Night]) -> str:
     outcomes = Counter(one.outcome for one in nights)
     first, last = (median(one.audit_s for one in some) for some in (nights[:10], nights[-10:]))
-    cells = [
+    return row(
         stream,
         len(nights),
         outcomes["match"],
@@ -78,5 +79,4 @@ def _row(stream: str, nights: Sequence[Night]) -> str:
         nights[-1].misses,
         f"{median(one.run_s for one in nights):.1f}",
         f"{first:.1f}, {last:.1f}",
-    ]
-    return "| " + " | ".join(map(str, cells)) + " |"
+    )

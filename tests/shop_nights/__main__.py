@@ -12,15 +12,15 @@ folder, and the last are compared with those.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+from tests.long_programs import PAGES
 from tests.shop_nights.deployment import KEPT, deployment
 from tests.shop_nights.diary import CONTROL_NIGHTS, Diary
 from tests.shop_nights.night import live
-from tests.shop_nights.page import PAGES, page
+from tests.shop_nights.page import page
 from tests.unit.topologies.shop_log import topics_of
 
 from recount.declare.registry import declared
@@ -39,8 +39,6 @@ def main() -> None:
     parser.add_argument("--control", type=Path, help="the folder of the control, which goes on there too")
     parser.add_argument("--publish", nargs="?", const="shop-nights", help="write this page of docs/operations")
     given = parser.parse_args()
-    # a SIGTERM shall stop the broker as Ctrl-C does
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     found = declared()
     names = given.streams or list(found.topologies)
     topologies = [replace(found.topology(name), retention=KEPT) for name in names]

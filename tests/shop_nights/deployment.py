@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +11,8 @@ from pathlib import Path
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from pyspark.sql import SparkSession
-from tests.local_spark import TINY, local_session
-from tests.spark.audit.stage import Stage, configure, send, settings_below
+from tests.long_programs import deployed
+from tests.spark.audit.stage import Stage, configure, send
 from tests.unit.topologies.shop_log import START_MS, Arrival, topics_of
 
 from recount.audit.audit_session import OF_AN_AUDIT
@@ -22,14 +21,9 @@ from recount.audit.findings.finding_register import Interval
 from recount.audit.night import Outcome, audited_together
 from recount.declare.groups import Archive
 from recount.declare.topology import Topology
-from recount.engine.driver.runner import RunOptions, StreamRunner
 from recount.engine.upkeep import trimming
-from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import partitions_of
-from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
 from recount.runtime.settings import Settings
 
 DAY_MS = 86_400_000
@@ -79,13 +73,6 @@ class Deployment:
         later_ms = self.begin_ms + night * DAY_MS - START_MS
         send(self._connection, [replace(one, timestamp_ms=one.timestamp_ms + later_ms) for one in log])
 
-    def archive(self) -> None:
-        """Copy what is new of the archived topics."""
-        for one in self.archives:
-            if one.topic.name in self.topics:
-                work = ArchiveWork(self.spark, one, self.settings.data)
-                StreamRunner(self.spark, self.settings, work, RunOptions(available_now=True)).run()
-
     def audit(self, name: str) -> list[Outcome]:
         """All streams in one application; each audit is called ``name``."""
         request = AuditRequest(audit=name, interval=Interval(), source="auto")
@@ -107,10 +94,6 @@ class Deployment:
         for answer in admin.delete_records(gone).values() if gone else ():
             answer.result(15)
 
-    def lose_checkpoint(self, topology: Topology) -> None:
-        """As somebody who tidies up does."""
-        shutil.rmtree(Path(self.settings.checkpoints) / topology.name)
-
     def bytes(self) -> dict[str, int]:
         """What lies on disk, by folder."""
         root = Path(self.settings.data)
@@ -127,26 +110,19 @@ class Deployment:
 @contextmanager
 def deployment(folder: Path, topologies: Sequence[Topology], archives: Sequence[Archive]) -> Iterator[Deployment]:
     """Start broker and Spark over what is in ``folder``; ended in the end."""
-    project = Project.containing(Path(__file__).parent)
     # a night has a batch or two, and rows go with the upkeep
     trimming.BATCHES_BETWEEN = _BATCHES_BETWEEN_UPKEEP
     folder.mkdir(parents=True, exist_ok=True)
     begun = folder / "begun"
-    is_new = not begun.exists()
-    if is_new:
+    if not begun.exists():
         begun.write_text(str(time.time_ns() // 1_000_000 // DAY_MS * DAY_MS - 31 * DAY_MS))
-    with EmbeddedKafka(home=Home(path=folder / "kafka"), project=project) as kafka:
-        settings = settings_below(folder, kafka, project)
-        session = local_session(settings.jars, folder, **TINY | OF_AN_AUDIT | {"spark.master": f"local[{_SLOTS}]"})
-        try:
-            deployed = Deployment(
-                spark=session,
-                settings=settings,
-                topologies=topologies,
-                archives=archives,
-                begin_ms=int(begun.read_text()),
-            )
-            deployed.create_topics()
-            yield deployed
-        finally:
-            session.stop()
+    with deployed(folder, **OF_AN_AUDIT, **{"spark.master": f"local[{_SLOTS}]"}) as (session, settings):
+        found = Deployment(
+            spark=session,
+            settings=settings,
+            topologies=topologies,
+            archives=archives,
+            begin_ms=int(begun.read_text()),
+        )
+        found.create_topics()
+        yield found

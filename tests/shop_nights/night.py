@@ -18,18 +18,15 @@ from bench.process_tree import ProcessTree
 from examples.shop.shop_records import Pace, ShopFlow
 from pyspark.sql import Row
 from tests.lies.lies import identity_in, said_in, with_other_value
+from tests.long_programs import archive, backfilled, lose_checkpoint
 from tests.shop_nights.deployment import DAY_MS, Deployment
 from tests.shop_nights.diary import Diary, Lie, Night
 from tests.spark.audit.stage import Stage
 from tests.unit.topologies.shop_log import CLOSING_MS, PARTITIONS, START_MS, Arrival, shop_log
 
-from recount.audit.audit_shape import flow_of
 from recount.audit.carry.snapshots import Snapshots
 from recount.audit.compare.identity import identity_of
 from recount.audit.night import Outcome, audited, new_audit_id
-from recount.backfill.carrying_out import CarryingOut
-from recount.backfill.corrections_due import corrections_due
-from recount.backfill.single_backfill import plan, repair
 from recount.declare.columns import IS_NULL
 from recount.declare.topology import Topology, Written
 from recount.kafka.transaction import OutputTransaction
@@ -48,7 +45,7 @@ def live(deployed: Deployment, diary: Diary, number: int, records: int, played: 
     if diary.produced <= number:
         deployed.produce(_day(deployed.topics, number, records, played), number)
         diary.note_produced(number + 1)
-    deployed.archive()
+    archive(deployed.spark, deployed.settings, [one for one in deployed.archives if one.topic.name in deployed.topics])
     victim, fault = deployed.stages[number % len(deployed.stages)], FAULTS[number % len(FAULTS)]
     began = time.monotonic()
     # alone: what ends this run would end others beside it
@@ -73,7 +70,7 @@ def live(deployed: Deployment, diary: Diary, number: int, records: int, played: 
     for lie in diary.lies:
         if lie.last_night == number:
             _undo(deployed, diary, lie)
-    corrections = _backfilled(deployed) if number % BACKFILL_EVERY == BACKFILL_EVERY - 1 else 0
+    corrections = sum(map(backfilled, deployed.stages)) if number % BACKFILL_EVERY == BACKFILL_EVERY - 1 else 0
     deployed.expire(deployed.begin_ms + (number + 1 - KEPT_DAYS) * DAY_MS)
     documents = {one.stream: one.document for one in outcomes}
     return Night(
@@ -108,7 +105,7 @@ def _outcome(one: Outcome) -> str:
 
 def _run(deployed: Deployment, stage: Stage, fault: str) -> None:
     if fault == FAULTS[0] and (Path(deployed.settings.checkpoints) / stage.topology.name).exists():
-        deployed.lose_checkpoint(stage.topology)
+        lose_checkpoint(stage)
     if fault == FAULTS[1]:
         with _ending(OutputTransaction, "commit_once"), suppress(Exception):
             stage.run()
@@ -180,17 +177,3 @@ def _as_row(values: Mapping[str, Any]) -> Row:
 
 def _place_of(diary: Diary, lie: Lie) -> Path:
     return diary.path.with_name(f"lie-{lie.night}.pickle")
-
-
-def _backfilled(deployed: Deployment) -> int:
-    """Correct all open misses of all streams; how many rows."""
-    corrections = 0
-    for stage in deployed.stages:
-        if flow_of(stage.topology) is None:
-            due = corrections_due(stage.spark, stage.tables, stage.topology)
-            corrections += CarryingOut(session=stage.spark, settings=stage.settings, due=due).run().corrections
-        else:
-            corrections += repair(
-                stage.spark, stage.settings, plan(stage.spark, stage.tables, stage.topology)
-            ).corrections
-    return corrections

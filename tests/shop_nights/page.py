@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from tests.long_programs import row
 from tests.shop_nights.diary import Diary
 
-PAGES = Path(__file__).parents[2] / "docs" / "operations"
 _TEXT = """\
 # The shop, night after night
 
@@ -45,15 +43,26 @@ def page(diary: Diary, *, command: str, brings: str) -> str:
 
     lies = {lie.night: f"`{lie.stream}`: {lie.kind}" for lie in diary.lies}
     rows = [
-        f"| {one.number + 1} | {one.audit_s:.0f} | {one.audit_cpu_s:.0f} | {one.run_s:.0f} | "
-        f"{sum(one.bytes.values()) / 2**20:.0f} | {one.fault} | {lies.get(one.number, '')} | {one.corrections or ''} |"
+        row(
+            one.number + 1,
+            f"{one.audit_s:.0f}",
+            f"{one.audit_cpu_s:.0f}",
+            f"{one.run_s:.0f}",
+            f"{sum(one.bytes.values()) / 2**20:.0f}",
+            one.fault,
+            lies.get(one.number, ""),
+            one.corrections or "",
+        )
         for one in diary.nights
     ]
-    streams = sorted({name for one in diary.nights for name in one.outcomes})
     told = [
-        f"| `{name}` | {sum(name in one.outcomes for one in diary.nights)} | "
-        f"{sum(one.outcomes.get(name) == 'match' for one in diary.nights)} | {diary.nights[-1].misses.get(name, '')} |"
-        for name in streams
+        row(
+            f"`{name}`",
+            sum(name in one.outcomes for one in diary.nights),
+            sum(one.outcomes.get(name) == "match" for one in diary.nights),
+            diary.nights[-1].misses.get(name, ""),
+        )
+        for name in sorted({name for one in diary.nights for name in one.outcomes})
     ]
     costs = ", ".join(f"{cost:.0f}" for cost in diary.control)
     control = _CONTROL.format(costs=costs) if diary.control else ""

@@ -27,6 +27,8 @@ from recount.tables.places import Tables
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A driver of a test lives for seconds: the JVM's optimising compiler would take longer than what it compiles for."""
 
+DRIVER_PROCESS = Path(__file__).with_name("driver_process.py")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Driver:
@@ -62,6 +64,23 @@ class Driver:
 
 
 @dataclass
+class DriversInTurn:
+    """A process that runs drivers to their ends: each has its exit code, and what it said."""
+
+    process: Driver
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        stdin, stdout = self.process.process.stdin, self.process.process.stdout
+        assert stdin and stdout
+        before = len(self.process.log.read_text(errors="replace"))
+        stdin.write(f"{' '.join(arguments)}\n".encode())
+        stdin.flush()
+        answer = stdout.readline()
+        assert answer, f"the process ended:\n{self.process.said()}"
+        return int(answer), self.process.log.read_text(errors="replace")[before:]
+
+
+@dataclass
 class Deployment:
     """A place where drivers run: settings, tables, checkpoints and logs of its own."""
 
@@ -82,8 +101,8 @@ class Deployment:
         )
         return cls(project=project, settings=settings)
 
-    def start(self, program: Path, *arguments: str) -> Driver:
-        """Start ``program`` in the environment of the deployment."""
+    def start(self, program: Path, *arguments: str, **pipes: int) -> Driver:
+        """Start ``program`` in the environment of the deployment; its output goes to the log, or to ``stdout``."""
         log = Path(self.settings.logs) / f"driver-{len(self._started)}.log"
         environment = {
             **os.environ,
@@ -95,8 +114,7 @@ class Deployment:
             process = subprocess.Popen(
                 [sys.executable, str(program), *arguments],
                 env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                **{"stdout": output, "stderr": output, **pipes},
                 start_new_session=True,
             )
         driver = Driver(process=process, log=log)
@@ -106,6 +124,11 @@ class Deployment:
     def start_stream(self, name: str, *arguments: str) -> Driver:
         """Start the driver that users start."""
         return self.start(self.project.spark_jobs / "stream.py", "--stream", name, *arguments)
+
+    def drivers_in_turn(self) -> DriversInTurn:
+        """A process that runs one driver after the other."""
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        return DriversInTurn(self.start(DRIVER_PROCESS, **pipes))
 
     def kill_all(self) -> None:
         """Kill what still runs."""
@@ -123,19 +146,21 @@ class Deployment:
 
 def committed(connection: Connection, topic: str, isolation_level: str = "read_committed") -> list[Message]:
     """All records of ``topic``, partition by partition, in offset order."""
-    consumer = connection.consumer(
-        "reader", {"enable.partition.eof": True, "auto.offset.reset": "earliest", "isolation.level": isolation_level}
-    )
-    records: list[Message] = []
-    for _, partition in partitions_of(connection, topic):
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        while (message := consumer.poll(10)) is not None:
-            if (error := message.error()) is not None:
-                assert error.code() == KafkaError._PARTITION_EOF
-                break
-            records.append(message)
+    options = {"enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 10}
+    consumer = connection.consumer("reader", {**options, "isolation.level": isolation_level})
+    found: dict[int, list[Message]] = {partition: [] for _, partition in partitions_of(connection, topic)}
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
+    left = set(found)
+    while left:
+        message = consumer.poll(30)
+        assert message is not None, f"no answer for {topic}, {left}"
+        if (error := message.error()) is None:
+            found[message.partition()].append(message)
+        else:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            left.discard(message.partition())
     consumer.close()
-    return records
+    return [message for partition in sorted(found) for message in found[partition]]
 
 
 def by_key(records: list[Message]) -> dict[bytes | None, list[tuple[Any, ...]]]:

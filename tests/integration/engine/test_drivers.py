@@ -140,8 +140,9 @@ def test_a_stream_reports_is_fenced_stops_and_goes_on_without_its_checkpoint(dep
     shutil.rmtree(Path(deployment.settings.checkpoints) / "live")
     produce(connection, purchases(live_purchases.name, HALF, HALF))
     before = len(proofs(deployment.tables.state("live")))
-    cramped = deployment.start_stream("live", "--available-now", "--memory-limit-mib", "50")
-    assert cramped.finish() != 0
+    later, live_now = deployment.drivers_in_turn(), ("--stream", "live", "--available-now")
+    code, _ = later.run(*live_now, "--memory-limit-mib", "50")
+    assert code != 0
     failed = status_when(deployment, lambda status: status.is_over and status.lease_epoch == 3)
     assert (failed.state, failed.memory_limit, failed.memory_left) == ("failed", 50 * 2**20, 0)
     assert failed.error is not None
@@ -149,8 +150,8 @@ def test_a_stream_reports_is_fenced_stops_and_goes_on_without_its_checkpoint(dep
     assert "rows kept: " in failed.error
     assert len(proofs(deployment.tables.state("live"))) == before
 
-    third = deployment.start_stream("live", "--available-now")
-    assert third.finish() == 0, third.said()
+    code, said = later.run(*live_now)
+    assert code == 0, said
     ledger = proofs(deployment.tables.state("live"))
     assert {proof.generation for proof in ledger} == {0, 1}
     assert_each_offset_once(ledger, 2 * HALF, unseen=2)
@@ -158,17 +159,17 @@ def test_a_stream_reports_is_fenced_stops_and_goes_on_without_its_checkpoint(dep
 
     produce(connection, purchases(live_purchases.name, 2 * HALF, HALF))
     limit_records(connection, "live-revenue", 100)  # with less the broker could not write that a transaction ended
-    refused = deployment.start_stream("live", "--available-now")
-    assert refused.finish() == EXIT_TERMINAL, refused.said()
+    code, said = later.run(*live_now)
+    assert code == EXIT_TERMINAL, said
     failed = status_when(deployment, lambda status: status.is_over and status.lease_epoch == 5)
     assert failed.error is not None
     assert failed.error.startswith("Kafka refused a record that is larger than topic live-revenue takes")
     assert failed.final, "no relaunch can help: the brokers will refuse the record again"
-    assert refused.said().splitlines()[-1] == f"recount stream: no retry can help: {failed.error}"
+    assert said.splitlines()[-1] == f"recount stream: no retry can help: {failed.error}"
 
     DeclarationLog(deployment.settings.data, "live").enact("first", Declared(document={"kind": "topology"}))
-    unstarted = deployment.start_stream("live", "--available-now")
-    assert unstarted.finish() == EXIT_TERMINAL, unstarted.said()
+    code, said = later.run(*live_now)
+    assert code == EXIT_TERMINAL, said
     failed = status_when(deployment, lambda status: status.is_over and status.lease_epoch == 6)
     assert failed.error is not None and "the declaration of stream live has changed" in failed.error
     assert failed.final, "it is said by a driver that is refused before it takes its lease, too"

@@ -10,7 +10,15 @@ from dataclasses import replace
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.integration.engine.drivers import Deployment, Driver, assert_each_offset_once, by_key, committed, proofs
+from tests.integration.engine.drivers import (
+    DRIVER_PROCESS,
+    Deployment,
+    Driver,
+    assert_each_offset_once,
+    by_key,
+    committed,
+    proofs,
+)
 from tests.integration.engine.purchases import create_topics, produce, purchases
 from tests.integration.engine.streams import fickle, group_purchases, shared_driver, steady, strict
 from tests.integration.engine.test_drivers import expected_output, status_when
@@ -49,8 +57,7 @@ def test_streams_of_one_driver_fail_stop_and_start_alone(deployment: Deployment)
     for stream in shared_driver.members:
         request_run(connection, stream, 0)
     [port] = free_ports(1)
-    job = deployment.project.spark_jobs / "stream.py"
-    driver = deployment.start(job, "--group", group, "--on-order", "--metrics-port", str(port))
+    driver = deployment.start(DRIVER_PROCESS, "--group", group, "--on-order", "--metrics-port", str(port))
     refused = status_when(deployment, lambda status: status.is_over, "strict")
     assert (refused.state, refused.final, refused.lease_epoch) == ("failed", True, 1)
     assert refused.error is not None
@@ -60,7 +67,7 @@ def test_streams_of_one_driver_fail_stop_and_start_alone(deployment: Deployment)
     assert len({status.application_id for status in (refused, *running)}) == 1
 
     assert_it_serves_its_metrics(port)
-    second = deployment.start(job, "--group", group, "--on-order")
+    second = deployment.start(deployment.project.spark_jobs / "stream.py", "--group", group, "--on-order")
     assert second.finish() != 0
     assert f"group {group} has a driver" in second.said()
 

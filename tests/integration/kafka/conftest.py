@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import Message
 from tests.eventually import eventually
+from tests.integration.engine.drivers import committed
 
 from recount.declare.topics import Topic
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import partitions_of
 from recount.kafka.topics_on_cluster import apply, ids_of, plan
 
 MakeTopic = Callable[..., str]
@@ -39,18 +40,4 @@ def make_topic(connection: Connection, unique: Callable[[str], str]) -> MakeTopi
 @pytest.fixture
 def read(connection: Connection) -> Read:
     """All committed records of a topic, partition by partition, in offset order."""
-
-    def read_all(topic: str) -> list[Message]:
-        consumer = connection.consumer("reader", {"enable.partition.eof": True, "auto.offset.reset": "earliest"})
-        records: list[Message] = []
-        for _, partition in partitions_of(connection, topic):
-            consumer.assign([TopicPartition(topic, partition, 0)])
-            while (message := consumer.poll(10)) is not None:
-                if (error := message.error()) is not None:
-                    assert error.code() == KafkaError._PARTITION_EOF
-                    break
-                records.append(message)
-        consumer.close()
-        return records
-
-    return read_all
+    return partial(committed, connection)

@@ -48,9 +48,7 @@ def test_the_chain_runs_and_shows_no_secret(
 ) -> None:
     caplog.set_level("DEBUG")
     chain.permit(chain.acls)
-    chain.sell(range(3))
-    chain.stream(spark)
-    chain.sell([0])
+    chain.sell([*range(3), 0])  # the last one is late
     chain.stream(spark)
     audited = chain.audit(spark)
     backfilled = chain.backfill(spark)
