@@ -20,8 +20,9 @@ from recount.airflow.links import stream_dag
 from recount.airflow.roles import FAB
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus
+from recount.profile import daemon
 from recount.profile.dag_runs import DagRuns
-from recount.profile.embedded import embedded_settings, end_profile
+from recount.profile.embedded import embedded_settings
 from recount.profile.embedded_airflow import EmbeddedAirflow
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Home
@@ -46,13 +47,12 @@ def airflow(
         notifiers="alerts:notifier",
     )
     environment = {**settings.to_environment(), "PYTHONPATH": str(DAGS), "TOLD": str(home.path / "told")}
+    started = EmbeddedAirflow(home=home, project=project, environment=environment, dags=DAGS, auth_manager=FAB)
     try:
-        with EmbeddedAirflow(
-            home=home, project=project, environment=environment, dags=DAGS, auth_manager=FAB
-        ) as started:
-            yield started
+        started.start()
+        yield started
     finally:
-        end_profile(home)
+        daemon.sweep(home, patience_s=0)  # drivers too; an end with patience is a matter of test_chromium.py
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.faults.chains import Case
-from tests.faults.parts import PARTS, Part
+from tests.faults.parts import PARTS
 from tests.faults.strikes import FAULTS
 
 _HEAD = """# Faults
@@ -73,10 +73,6 @@ def page(found: Sequence[Case], left_out: Sequence[str] = ()) -> str:
         if not any((case.part, case.fault) == (name, fault) for case in found)
     ]
     return _HEAD + "\n".join(lines) + "\n" + _HONESTY + "".join(f"- {one}\n" for one in [*left_out, *not_run])
-
-
-def _not_struck_by(part: Part) -> str:
-    return ", ".join(name for name in FAULTS if name not in part.faults)
 
 
 def table(found: Sequence[Case]) -> str:

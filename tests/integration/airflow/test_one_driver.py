@@ -106,7 +106,7 @@ def test_a_driver_that_does_not_answer_is_ended_and_succeeded(
     connection: Connection, driver: GroupDriver, submission: Sleeping
 ) -> None:
     lease = Lease.acquire(connection, status_of_group(driver.group))
-    impatient = replace(driver, start_timeout_s=0)
+    impatient = replace(driver, start_timeout_s=0, stop_timeout_s=1)
     assert ensured(impatient, submission)
     says(lease, ago_ms=-1_000)
     assert not ensured(impatient, submission)

@@ -295,15 +295,29 @@ def test_a_driver_whose_statuses_an_open_transaction_hides_is_not_called_silent(
     assert eventually(lambda: outcome(watching), None) is None
 
 
-def test_a_driver_whose_first_status_is_hidden_is_not_called_not_started(
-    connection: Connection, run: str, stream: str
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_driver_whose_first_status_is_hidden_is_known_to_all_who_ask(
+    connection: Connection, run: str, stream: str, group: str | None
 ) -> None:
+    """It is not called not started, it is adopted, an order to stop is for it, and it does not stand still."""
+    former = Lease.acquire(connection, stream)
+    says(connection, former, "stopped")
     lease = Lease.acquire(connection, stream)
-    watching = watch(connection, run, stream, launched_ago_ms=START_TIMEOUT_MS + 1_000)
+    launched_ago_ms = START_TIMEOUT_MS + 1_000
+    watching = watch(connection, run, stream, after_epoch=former.epoch, launched_ago_ms=launched_ago_ms)
+    operator = StreamOperator(task_id="run", stream=stream, group=group, application=Path("stream.py"), limits=LIMITS)
     with open_transaction(connection, stream):
         assert outcome(watching) == "not started"
         publish(lease)
         assert outcome(watching) is None
+        adopted = operator._adopted()
+        assert adopted and adopted[0] == former.epoch
+        with pytest.raises(Terminal, match="is running"):
+            require_no_driver(connection, revenue(stream, live_purchases))
+        orders.stop(stream)
+        channel = ControlChannel(connection, stream, lease.epoch)
+        assert channel.stop_requested()
+        channel.close()
     assert outcome(watching) is None
 
 
@@ -317,48 +331,6 @@ def test_a_driver_that_is_dead_by_its_process_died_whatever_is_hidden(
         publish(lease)
         driver.end()
         assert outcome(watching) == "died"
-
-
-def test_a_driver_whose_statuses_are_hidden_is_adopted(connection: Connection, run: str, stream: str) -> None:
-    lease = Lease.acquire(connection, stream)
-    says(connection, lease, heartbeat_ms=now_ms() - 31_000)
-    operator = StreamOperator(task_id="run", stream=stream, application=Path("stream.py"), limits=LIMITS)
-    with open_transaction(connection, stream):
-        publish(lease)
-        adopted = operator._adopted()
-    assert adopted and adopted[0] == lease.epoch - 1
-
-
-def test_a_stream_of_a_group_whose_first_status_is_hidden_is_adopted_and_not_run_anew(
-    connection: Connection, run: str, stream: str
-) -> None:
-    lease = Lease.acquire(connection, stream)
-    operator = StreamOperator(task_id="run", stream=stream, group="g", application=Path("stream.py"), limits=LIMITS)
-    with open_transaction(connection, stream):
-        publish(lease)
-        adopted = operator._adopted()
-    assert adopted and adopted[0] == lease.epoch - 1
-
-
-def test_an_order_to_stop_is_for_the_last_driver_though_its_statuses_are_hidden(
-    connection: Connection, run: str, stream: str
-) -> None:
-    says(connection, Lease.acquire(connection, stream))
-    with open_transaction(connection, stream):
-        later = Lease.acquire(connection, stream)
-        publish(later)
-        orders.stop(stream)
-        channel = ControlChannel(connection, stream, later.epoch)
-        assert channel.stop_requested()
-        channel.close()
-
-
-def test_a_stream_whose_statuses_are_hidden_is_not_taken_for_one_that_stands_still(connection: Connection) -> None:
-    stream = revenue("hidden", live_purchases)
-    with open_transaction(connection, stream.name):
-        publish(Lease.acquire(connection, stream.name))
-        with pytest.raises(Terminal, match="is running"):
-            require_no_driver(connection, stream)
 
 
 def test_a_backlog_is_told_once_and_the_driver_is_left_alone(connection: Connection, run: str, stream: str) -> None:
