@@ -46,7 +46,12 @@ def airflow(
         prefix=home.path.name,
         notifiers="alerts:notifier",
     )
-    environment = {**settings.to_environment(), "PYTHONPATH": str(DAGS), "TOLD": str(home.path / "told")}
+    environment = {
+        **settings.to_environment(),
+        "PYTHONPATH": str(DAGS),
+        "TOLD": str(home.path / "told"),
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # they do not change
+    }
     started = EmbeddedAirflow(home=home, project=project, environment=environment, dags=DAGS, auth_manager=FAB)
     try:
         started.start()
