@@ -18,7 +18,7 @@ from recount.declare.topology import Topology, stream
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import require_topics
 from recount.kafka.topic_drift import TopicChange, all_topics
-from recount.kafka.topics_on_cluster import TopicsNotInStep, apply, plan, short_lived_results
+from recount.kafka.topics_on_cluster import TopicsNotInStep, apply, ids_of, plan, short_lived_results
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
 from recount.runtime.errors import RecountError, Terminal, Transient
 
@@ -214,3 +214,22 @@ def test_a_sink_that_would_not_keep_results_of_the_first_records_is_told(
     assert "retention_ms=-1" in warning
     gone = replace(orders, name=unique("gone"))
     assert list(short_lived_results(connection, [Topology(name="new", sinks=[stream(gone).to(deleted)])])) == []
+
+
+def test_a_topic_that_is_made_anew_has_another_id(connection: Connection, make_topic: MakeTopic) -> None:
+    orders, users = make_topic("orders", partitions=2), make_topic("users")
+    found = ids_of(connection, [orders, users, orders])
+    assert found.keys() == {orders, users}
+    assert found[orders] != found[users]
+    connection.producer().produce(orders, value=b"v")
+    assert ids_of(connection, [orders]) == {orders: found[orders]}
+
+    admin = connection.admin()
+    admin.delete_topics([orders])[orders].result(15)
+    assert eventually(lambda: ids_of(connection, [orders, users]), {users: found[users]}) == {users: found[users]}
+    make_topic("orders", partitions=2)
+    assert ids_of(connection, [orders])[orders] != found[orders]
+
+
+def test_of_no_topics_nobody_is_asked() -> None:
+    assert ids_of(Connection(bootstrap_servers="127.0.0.1:1"), []) == {}

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.eventually import eventually
+from tests.integration.engine.drivers import committed
 from tests.integration.kafka.conftest import MakeTopic, Read
 
 from recount.declare.output import SOURCE_HEADER
 from recount.declare.topics import Topic
 from recount.engine.driver.runner import is_final
 from recount.kafka.connection import Connection, Fenced
+from recount.kafka.control import ControlChannel, request_stop
 from recount.kafka.dead_letters import LEFT_OUT, KafkaRecord, RecordTooLarge, dead_letter
 from recount.kafka.topic_drift import platform_topics
 from recount.kafka.topics_on_cluster import apply, plan
@@ -26,9 +26,6 @@ from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Home
 from recount.profile.project import Project
 from recount.runtime.errors import Terminal
-from recount.runtime.settings import Settings
-
-KILLED_DRIVER = Path(__file__).with_name("killed_driver.py")
 
 
 class OneBatch:
@@ -187,25 +184,6 @@ def test_a_batch_larger_than_the_client_buffer_is_one_transaction(stream: OneBat
     assert len(read(stream.output)) == 250_000
 
 
-def test_what_a_killed_driver_left_open_is_aborted_by_its_successor(
-    stream: OneBatch, read: Read, connection: Connection
-) -> None:
-    driver = subprocess.Popen(
-        [sys.executable, str(KILLED_DRIVER), connection.bootstrap_servers, stream.stream, stream.source, stream.output],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert driver.stdout is not None
-    assert driver.stdout.readline().strip() == "before commit"
-    driver.send_signal(signal.SIGKILL)
-    driver.wait(10)
-    assert values(read, stream.output) == []
-    successor = stream.open()
-    assert successor.committed([(stream.source, 0)]) == {}
-    assert stream.commit(successor, 0, [b"a"]) == "committed"
-    assert values(read, stream.output) == [b"a"]
-
-
 class Interrupted(list[KafkaRecord]):
     """``record``; while the first ``times`` tries produce it, ``happens`` does."""
 
@@ -279,26 +257,31 @@ def test_one_time_iterators_are_refused(stream: OneBatch) -> None:
 
 
 @pytest.mark.thorough
-def test_a_broker_that_was_away_between_two_batches_holds_up_the_next_one_for_seconds(
+def test_a_broker_that_was_killed_comes_back_with_its_records_and_holds_up_the_next_batch_for_seconds(
     project: Project, tmp_path: Path
 ) -> None:
     """The producer still knows which broker keeps the group's offsets, and waits for ever for its connection."""
     with EmbeddedKafka(home=Home(path=tmp_path), project=project) as broker:
-        places = {name: str(tmp_path / name) for name in ("data", "checkpoints", "reports", "logs", "run")}
-        settings = Settings(profile="embedded", bootstrap_servers=broker.bootstrap_servers, jars="none", **places)
-        connection = Connection.of(settings)
+        connection, servers = Connection(bootstrap_servers=broker.bootstrap_servers), broker.bootstrap_servers
         admin = connection.admin()
         topics = [Topic(name=name, key="k", partitions=1) for name in ("orders", "revenue")]
         apply(admin, plan(admin, [*platform_topics(), *topics], "embedded"))
         stream = OneBatch(connection, "orders", "revenue", "restarted")
-        transaction = stream.open(confirm=lambda: None)
+        transaction, channel = stream.open(confirm=lambda: None), ControlChannel(connection, "restarted", 1)
         assert stream.commit(transaction, 0, [b"a"]) == "committed"
+        assert not channel.stop_requested()
         broker.stop_broker(1, patience_s=0)
-        time.sleep(1)
+        assert not broker.runs(1)
+        assert not channel.stop_requested()
         broker.start()
+        assert broker.bootstrap_servers == servers
         began = time.monotonic()
         assert stream.commit(transaction, 1, [b"b"]) == "committed"
         assert time.monotonic() - began < 100, "not the time that the whole batch may take"
         assert stream.commit(transaction, 1, [b"b"]) == "replayed"
         assert stream.commit(transaction, 2, [b"c"]) == "committed"
         assert stream.committed() == 300
+        assert [record.value() for record in committed(connection, "revenue")] == [b"a", b"b", b"c"]
+        request_stop(connection, "restarted", 1)
+        assert eventually(channel.stop_requested, True, limit_s=60)
+        channel.close()

@@ -43,20 +43,6 @@ def test_only_one_or_three_brokers_make_sense(tmp_path: Path, project: Project) 
         EmbeddedKafka(home=Home(path=tmp_path), project=project, brokers=2)
 
 
-@pytest.mark.thorough
-def test_a_killed_broker_comes_back_on_its_port_with_its_records(tmp_path: Path, project: Project) -> None:
-    with EmbeddedKafka(home=Home(path=tmp_path), project=project) as kafka:
-        before = kafka.bootstrap_servers
-        create(kafka, "orders", replicas=1)
-        produce(kafka, "orders", b"1")
-        kafka.stop_broker(1, patience_s=0)
-        assert not kafka.runs(1)
-        kafka.start()
-        assert kafka.bootstrap_servers == before
-        produce(kafka, "orders", b"2")
-        assert values(kafka, "orders", 2) == [b"1", b"2"]
-
-
 def setting(admin: AdminClient, topic: str, name: str) -> str | None:
     """None from a broker that has not heard of the topic yet."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
