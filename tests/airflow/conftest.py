@@ -5,15 +5,14 @@ Its DAGs are in ``dags/``. All but those on which roles are tried are paused unt
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 import pytest
+from tests.eventually import awaited
 
 from recount.airflow.drivers import DriverProcess, log_of, record_of
 from recount.airflow.links import stream_dag
@@ -68,16 +67,6 @@ def deployment(airflow: EmbeddedAirflow) -> Deployment:
     return deployment
 
 
-def eventually(what: str, look: Callable[[], Any], timeout_s: float = 240) -> Any:
-    """The first true answer of ``look``; fails naming ``what`` when there is none in time."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if answer := look():
-            return answer
-        time.sleep(0.5)
-    raise AssertionError(f"{what}: not within {timeout_s} s")
-
-
 def signed_in(airflow: EmbeddedAirflow, name: str, password: str) -> httpx.Client:
     """Calls in the name of a user."""
     login = {"username": name, "password": password}
@@ -130,12 +119,12 @@ class Deployment:
     def speaks_on(self) -> None:
         """Wait until the driver has spoken again, and once more after that."""
         heard_ms = self._heartbeat_ms()
-        eventually("the driver goes on", lambda: self._heartbeat_ms() > heard_ms + 5_000)
+        awaited("the driver goes on", lambda: self._heartbeat_ms() > heard_ms + 5_000)
 
     def runs(self, after_epoch: int = 0) -> StreamStatus:
         """The status of a running driver with a later lease than ``after_epoch``, once there is one."""
         try:
-            found: StreamStatus = eventually("the stream runs", lambda: self._running(after_epoch))
+            found = awaited("the stream runs", lambda: self._running(after_epoch))
         except AssertionError as late:
             run = self.last_run(stream_dag(STREAM))
             tasks = run and self.dag_runs.of(stream_dag(STREAM), run).tasks

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.airflow.conftest import Deployment, eventually
+from tests.airflow.conftest import Deployment
+from tests.eventually import awaited
 
 from recount.airflow.audits import certificate_of
 from recount.audit.certificate.summary import STATES
@@ -49,7 +50,7 @@ def test_a_dag_that_waits_for_a_stream_runs_after_a_match_and_not_after_a_violat
         issue(deployment.settings, audit, outcome)
         judged = runs.wait("judge", runs.trigger("judge", audit=audit), 180)
         assert judged.state == ("success" if outcome == "match" else "failed")
-        eventually(f"{billed} bills", lambda billed=billed: len(bills(deployment)) == billed)
+        awaited(f"{billed} bills", lambda billed=billed: len(bills(deployment)) == billed)
     assert bills(deployment) == ["one", "three"]
 
 
@@ -73,4 +74,4 @@ def test_a_run_that_has_not_ended_by_its_deadline_is_told_to_the_notifiers(deplo
     def is_told() -> bool:
         return told.exists() and f"the run {started} has not ended by its deadline" in told.read_text()
 
-    eventually("the notifier is told", is_told)
+    awaited("the notifier is told", is_told)

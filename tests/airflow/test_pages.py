@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from tests.airflow.conftest import HTTP_TIMEOUT_S, STREAM, TRIED, Deployment, eventually, signed_in
+from tests.airflow.conftest import HTTP_TIMEOUT_S, STREAM, TRIED, Deployment, signed_in
+from tests.eventually import awaited
 
 from recount.profile import daemon
 from recount.profile.embedded_airflow import EmbeddedAirflow
@@ -74,9 +75,7 @@ def test_the_page_says_what_airflow_knows_of_the_audits(deployment: Deployment, 
     [row] = [one for one in user.get("/recount/").text.split("<tr") if f'/recount/streams/{STREAM}"' in one]
     assert f"audit__{STREAM} is paused" in row
     deployment.dag_runs.unpause(f"audit__{STREAM}")
-    eventually(
-        "next audit", lambda: re.search(r"next audit\">2\d{3}-\d\d-\d\d 0[1-3]:\d\d", user.get("/recount/").text)
-    )
+    awaited("next audit", lambda: re.search(r"next audit\">2\d{3}-\d\d-\d\d 0[1-3]:\d\d", user.get("/recount/").text))
 
 
 def test_a_button_starts_a_run_in_the_name_of_the_user_and_nobody_else_can(

@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.airflow.conftest import TRIED, Deployment, eventually, signed_in
+from tests.airflow.conftest import TRIED, Deployment, signed_in
+from tests.eventually import awaited
 
 from recount.airflow.links import CONTROL, PAGES, audit_dag, backfill_dag, findings_dag, stream_dag
 from recount.airflow.roles import ROLES
@@ -63,7 +64,7 @@ class Users:
         """The task of a new run of ``dag`` that waits for a person, as a path of the API."""
         run = self.deployment.dag_runs.trigger(dag)
         states = ("deferred", "awaiting_input")
-        eventually(f"{dag} waits", lambda: self.deployment.task_state(dag, run, "approval") in states)
+        awaited(f"{dag} waits", lambda: self.deployment.task_state(dag, run, "approval") in states)
         return f"/dags/{dag}/dagRuns/{run}/taskInstances/approval"
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.dist.installed import done, eventually, produce, run, wheel
+from tests.dist.installed import done, produce, run, wheel
+from tests.eventually import awaited
 
 from recount.profile.dag_runs import AirflowApi, DagRuns
 from recount.profile.home import Home, Running
@@ -138,7 +139,7 @@ def test_the_project_s_own_stream_runs_in_airflow_and_its_audit_is_a_match(proje
         rows: list[dict[str, Any]] = json.loads(told.stdout)["rows"] if told.returncode == 0 else []
         return rows if len(rows) >= 6 else None
 
-    eventually(answered, 600)
+    awaited("answers of the stream", answered, 600, 2)
     audit = runs.wait(f"audit__{STREAM}", runs.trigger(f"audit__{STREAM}"), timeout_s=1_500)
     assert audit.state == "success", audit.tasks
     certificates = sorted((home.reports / "certificates" / STREAM).glob("*.json"))

@@ -6,10 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import Producer
 
@@ -55,11 +53,3 @@ def produce(servers: str, orders: Sequence[tuple[int, int]]) -> None:
         value = {"order_id": str(number), "region": ("north", "south")[number % 2], "amount": "1.50"}
         producer.produce("orders", key=str(number), value=json.dumps(value), timestamp=timestamp_ms)
     assert producer.flush(60) == 0
-
-
-def eventually(look: Callable[[], Any], patience_s: float) -> Any:
-    deadline = time.monotonic() + patience_s
-    while (found := look()) is None:
-        assert time.monotonic() < deadline, look
-        time.sleep(2)
-    return found

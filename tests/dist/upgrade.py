@@ -18,7 +18,8 @@ from shutil import copy
 from typing import Any
 
 import pytest
-from tests.dist.installed import done, eventually, produce, run, wheel
+from tests.dist.installed import done, produce, run, wheel
+from tests.eventually import awaited
 
 from recount.profile.dag_runs import AirflowApi, DagRuns
 from recount.profile.home import Home, Running
@@ -119,10 +120,8 @@ class Installed:
         end_ms = self._start_ms + (self._sent - 1) * 1_000
         whole_ms = end_ms - end_ms % (5 * MINUTE_MS)
         expected = AMOUNT * ((whole_ms - self._start_ms) // 1_000 + self._corrected)
-        return bool(
-            eventually(lambda: True if self._revenue(whole_ms) == expected else None, 600)
-            and eventually(lambda: True if self._counted() == self._sent + self._late else None, 600)
-        )
+        awaited("the revenue", lambda: self._revenue(whole_ms) == expected, 600, 2)
+        return awaited("the count", lambda: self._counted() == self._sent + self._late, 600, 2)
 
     def audit(self, runs: DagRuns, stream: str) -> dict[str, Any]:
         """The certificate of a new audit."""

@@ -301,7 +301,7 @@ def test_a_driver_whose_first_status_is_hidden_is_known_to_all_who_ask(
 ) -> None:
     """It is not called not started, it is adopted, an order to stop is for it, and it does not stand still."""
     former = Lease.acquire(connection, stream)
-    says(connection, former, "stopped")
+    says(connection, former, heartbeat_ms=now_ms() - 31_000)
     lease = Lease.acquire(connection, stream)
     launched_ago_ms = START_TIMEOUT_MS + 1_000
     watching = watch(connection, run, stream, after_epoch=former.epoch, launched_ago_ms=launched_ago_ms)
@@ -311,7 +311,8 @@ def test_a_driver_whose_first_status_is_hidden_is_known_to_all_who_ask(
         publish(lease)
         assert outcome(watching) is None
         adopted = operator._adopted()
-        assert adopted and adopted[0] == former.epoch
+        # the drivers of a group hide each other's statuses for moments: those of its streams are read uncommitted
+        assert adopted and adopted[0] == (former if group is None else lease).epoch - 1
         with pytest.raises(Terminal, match="is running"):
             require_no_driver(connection, revenue(stream, live_purchases))
         orders.stop(stream)
