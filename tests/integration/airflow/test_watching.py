@@ -58,7 +58,7 @@ def run(tmp_path: Path, connection: Connection, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def stream(unique: Callable[[str], str]) -> str:
-    return unique("stream")
+    return unique("stream").replace("_", "-").lower()  # a name that can be declared
 
 
 @pytest.fixture
