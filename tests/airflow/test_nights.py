@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from tests.airflow.conftest import Deployment
@@ -59,8 +60,11 @@ def test_a_night_leaves_out_the_stream_whose_audit_is_paused_and_one_that_has_ne
     assert night.state == "success"
     assert night.tasks == {"audit": "success", "quiet": "skipped", "fresh": "skipped"}
     place = f"/api/v2/dags/night/dagRuns/{night.run}/taskInstances/audit/xcomEntries"
-    keys = {entry["key"] for entry in deployment.airflow.request("GET", place)["xcom_entries"]}
-    assert keys == {"left out: quiet", "left out: fresh"}
+    keys = [entry["key"] for entry in deployment.airflow.request("GET", place)["xcom_entries"]]
+    assert {key: deployment.airflow.request("GET", f"{place}/{quote(key)}")["value"] for key in keys} == {
+        "left out: quiet": "audit__quiet is paused",
+        "left out: fresh": "it has never run",
+    }
 
 
 def test_the_profile_has_made_the_pool_of_the_audits(deployment: Deployment) -> None:
