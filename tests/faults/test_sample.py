@@ -22,7 +22,7 @@ from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.project import Project
 
 ROUNDS = 3
-PLANNED, IN_TRANSACTION = Point("checkpoint plan"), Point("kafka offsets recount.*.0")
+PLANNED, IN_TRANSACTION = Point("checkpoint plan"), Point("kafka offsets recount.*.0", 2)
 IN_KAFKA, IN_DELTA = Point("kafka commit recount.*.0"), Point("delta append data/streams/*/state")
 LEASE, SECOND_IN_KAFKA = Point("kafka init recount.*.lease"), Point("kafka commit recount.*.0", 2)
 REAL = (IN_TRANSACTION, IN_KAFKA)
