@@ -100,7 +100,7 @@ def test_a_reset_that_was_begun_must_be_finished_before_a_start(log: Declaration
 
 
 def test_an_archive_has_a_declaration_like_every_stream(tmp_path: Path) -> None:
-    log = DeclarationLog(str(tmp_path), "archive-declared")
+    log = DeclarationLog(str(tmp_path), "archive-clicks")
     assert log.admit(Declared.of(Archive(topic=OF_USERS)), None).document["topic"] == "declared"
 
 

@@ -32,8 +32,10 @@ def wait() -> None:
     raise Transient("the broker restarts")
 
 
-def repeat(times: int = 1, word: Annotated[list[str] | None, typer.Option()] = None, loud: bool = False) -> None:
-    said = "".join(word or []) * times
+def repeat(
+    end: str, times: int = 1, word: Annotated[list[str] | None, typer.Option()] = None, loud: bool = False
+) -> None:
+    said = "".join(word or []) * times + end
     print(said.upper() if loud else said)
 
 
@@ -69,10 +71,11 @@ def called(target: str, *arguments: str, **given: str) -> subprocess.CompletedPr
 
 
 def test_arguments_and_options_reach_the_command_and_one_that_takes_one_value_is_not_given_twice() -> None:
-    ended = called("repeat", "--times", "2", "--times", "3")
+    ended = called("repeat", "x", "--times", "2", "--times", "3")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "--times is given 2 times; it takes one value" in ended.stderr
-    assert called("repeat", "--times", "2", "--word", "a", "--word", "b", "--loud", "--loud").stdout == "ABAB\n"
+    given = ("repeat", "x", "--times", "2", "--word", "a", "--word", "b", "--loud", "--loud")
+    assert called(*given).stdout == "ABABX\n"
 
 
 def test_an_error_a_human_must_act_on_ends_with_one_and_its_remedy_and_one_worth_retrying_with_75() -> None:

@@ -112,13 +112,16 @@ def test_any_texts_are_a_question_or_an_error_that_a_human_can_mend(sink: AskedS
         assert of(sink, **texts).sink is sink
 
 
+LONG_NAME = "a-long-name-" * 40
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two products, one of them with a name that a terminal would obey."""
+    """Two products, one of them with a long name that a terminal would obey."""
     root = tmp_path_factory.mktemp("data")
     orders = [
         ("o1", 1, {"order_id": "o1", "product": "tea", "amount": "1.50"}),
-        ("o2", 3_600, {"order_id": "o2", "product": "\x1b[31m[red]", "amount": "2"}),
+        ("o2", 3_600, {"order_id": "o2", "product": "\x1b[31m[red]" + LONG_NAME, "amount": "2"}),
     ]
     WrittenStream(declared().topologies["product-revenue"], root).write([as_arrivals("orders", *orders)])
     return root
@@ -145,7 +148,7 @@ def test_rows_are_shown_as_a_table_with_the_batch_that_they_are_from_or_as_json(
     assert lines[-1] == "never audited"
     assert json.loads(typed("product-revenue", "--key", "tea", "--json").output)["total"] == 1
     shown = typed("product-revenue").output
-    assert ("\x1b" in shown, r"'\x1b[31m[red]'" in shown) == (False, True), "what a terminal would obey"
+    assert ("\x1b" in shown, rf"'\x1b[31m[red]{LONG_NAME}'" in shown) == (False, True), "whole, and nothing to obey"
 
 
 def test_that_nothing_is_known_yet_is_an_answer(typed: Callable[..., Result]) -> None:
