@@ -70,7 +70,7 @@ _COMMANDS = {
     "findings": ("recount.audit.findings.acceptances:findings", "List what audits found; accept a finding."),
     "maintain": ("recount.lifecycle.old_files:maintain", "Remove files that are kept no longer."),
     "erase": (
-        "recount.lifecycle.erasure.asked_key:erase",
+        "recount.lifecycle.erase_command:erase",
         "Erase one key from all that is kept, so that audits go on.",
     ),
     "backfill": ("recount.backfill.backfill_commands:backfill", "Repair windows that an audit found incomplete."),

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from recount.audit.carry.delta_frames import delta_frame
 from recount.audit.carry.removed import (
-    kept_late_by_spark,
-    kept_rejected_by_spark,
+    kept_late,
+    kept_rejected,
     letters_due_by_spark,
     letters_gone,
     released_by,
@@ -383,16 +384,16 @@ class TopologyAuditor:
     def _late_ledger(self, scope: Scope) -> DataFrame:
         """The lines of the late ledger that must be there, and no others."""
         late = self._up_to(self._tables.late(self._topology.name), scope.cut)
-        return late.where(kept_late_by_spark(scope.released))
+        return late.where(kept_late(scope.released, F))
 
     def _up_to(self, path: str, cut: Order) -> DataFrame:
         return delta_frame(self._session, path).where(~is_after(cut))
 
     def _side_ledgers(self, truth: Recomputed, scope: Scope, late: DataFrame) -> list[Difference]:
         rejected = self._up_to(self._tables.rejected(self._topology.name), scope.cut)
-        kept = kept_rejected_by_spark(scope.released)
+        kept = kept_rejected(scope.released, F)
         comparisons = [
-            late_records(truth.late.where(kept_late_by_spark(scope.released)), scope.of_the_stretch(late)),
+            late_records(truth.late.where(kept_late(scope.released, F)), scope.of_the_stretch(late)),
             rejected_records(truth.rejected.where(kept), scope.of_the_stretch(rejected).where(kept)),
         ]
         topics = sorted({one.topic.name for one in self._topology.sources})

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,6 @@ from confluent_kafka import KafkaError, KafkaException
 from pyarrow.fs import FileSystem, FileType
 
 from recount.declare.fingerprint import Declared, Document
-from recount.declare.groups import Archive
 from recount.declare.registry import Stream
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology
@@ -36,7 +34,7 @@ from recount.kafka.status import StatusBoard, StreamStatus
 from recount.kafka.transaction import OutputTransaction
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
-from recount.runtime.times import readable
+from recount.runtime.times import clock_ms, readable
 from recount.tables.decisions import DeclarationLog, Enacted
 
 From = Literal["beginning", "now"]
@@ -78,7 +76,7 @@ def require_no_driver(connection: Connection, stream: Stream) -> None:
         status = board.of(stream.name)
     if status is None or status.is_over:
         return
-    silent_ms = time.time_ns() // 1_000_000 - status.heartbeat_ms
+    silent_ms = clock_ms() - status.heartbeat_ms
     if silent_ms <= stream.health.heartbeat_age_ms:
         raise Terminal(
             f"stream {stream.name} is running",
@@ -110,7 +108,7 @@ def say_stopped(connection: Connection, name: str, version: int) -> None:
     lease = Lease.acquire(connection, name)
     with ExitStack() as held:
         held.callback(lease.release)
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock_ms()
         lease.publish(
             StreamStatus(
                 stream=name,
@@ -135,12 +133,6 @@ class Move:
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.target}"
-
-
-def moves(root: str, stream: str, version: int, folders: Iterable[str]) -> list[Move]:
-    """Where ``folders``, relative to ``root``, are kept when ``version`` of the stream is over."""
-    kept = f"{root}/former/{stream}/{version}"
-    return [Move(source=f"{root}/{folder}", target=f"{kept}/{folder}") for folder in folders]
 
 
 def put_aside(planned: Sequence[Move]) -> list[Move]:
@@ -216,11 +208,11 @@ class Reset:
         self._declared = Declared.of(stream)
 
     def planned(self) -> list[Move]:
-        """Moves to be made, of what is there."""
-        last = self._log.last()
-        version = self._version_that_ends(last)
-        former = self._former()
-        return moves(self._settings.data, self._stream.name, version, self._folders(former))
+        """Moves of its folders, as far as they are there."""
+        root, name = self._settings.data, self._stream.name
+        kept = f"{root}/former/{name}/{self._version_that_ends(self._log.last())}"
+        folders = [*folders_of(name, self._former(), self._declared.document), f"audits/{name}"]
+        return [Move(source=f"{root}/{folder}", target=f"{kept}/{folder}") for folder in folders]
 
     def run(self) -> NewVersion:
         """Make the new version; raises ``Terminal`` while a driver is at work."""
@@ -266,13 +258,14 @@ class Reset:
         rows = [row for row in self._log.all() if row.kind != "reset begun"]
         return rows[-1].document if rows else self._declared.document
 
-    def _folders(self, former: Document) -> list[str]:
-        if isinstance(self._stream, Archive):
-            return [f"archive/{self._stream.topic.name}"]
-        name = self._stream.name
-        tables = sorted({*tables_of(former), *tables_of(self._declared.document)})
-        written = [f"{kind}/{table}" for table in tables for kind in ("outputs", "corrections")]
-        return [f"streams/{name}", f"audits/{name}", *written]
+
+def folders_of(stream: str, *documents: Document) -> list[str]:
+    """The folders below the data root that ``stream`` writes, by ``documents`` of its declaration."""
+    archives = [f"archive/{one['topic']}" for one in documents if one.get("kind") == "archive"]
+    if archives:
+        return archives[:1]
+    tables = sorted(set().union(*map(tables_of, documents)))
+    return [f"streams/{stream}", *(f"{kind}/{table}" for table in tables for kind in ("outputs", "corrections"))]
 
 
 def read_by(document: Document) -> list[str]:

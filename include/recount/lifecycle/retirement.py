@@ -12,7 +12,6 @@ What audits have found stays: certificates, the tables of its audits, who accept
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -28,6 +27,7 @@ from recount.kafka.leases import driver_of, stop_driver
 from recount.kafka.status import StatusBoard
 from recount.lifecycle.reset import (
     files_at,
+    folders_of,
     forget,
     is_there,
     local_path,
@@ -38,6 +38,7 @@ from recount.lifecycle.reset import (
 )
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
+from recount.runtime.times import clock_ms
 from recount.tables.decisions import DeclarationLog
 
 
@@ -91,7 +92,7 @@ class Retirement:
         """The planned steps, a line each."""
         at_work = self._status is not None and not self._status.is_over
         if at_work and self._status is not None:
-            yield f"stop    its driver: {driver_of(self._status, _now_ms())}"
+            yield f"stop    its driver: {driver_of(self._status, clock_ms())}"
         groups = (self._connection.group(self._stream), self._connection.backfill_group(self._stream))
         yield f"forget  its position, and the consumer groups {' and '.join(groups)}"
         yield from (f"{'remove ' if self._remove_tables else 'keep   '} {place}" for place in self._places())
@@ -119,15 +120,8 @@ class Retirement:
 
     def _places(self) -> list[str]:
         """Its tables and its checkpoint, as far as they are there."""
-        data, name, document = self._settings.data, self._stream, self._document or {}
-        if document.get("kind") == "archive":
-            folders = [f"archive/{document['topic']}"]
-        else:
-            tables = sorted(tables_of(document))
-            folders = [
-                f"streams/{name}",
-                *(f"{kind}/{table}" for table in tables for kind in ("outputs", "corrections")),
-            ]
+        data, name = self._settings.data, self._stream
+        folders = folders_of(name, self._document or {})
         places = [*(f"{data}/{folder}" for folder in folders), f"{self._settings.checkpoints}/{name}"]
         return [place for place in places if is_there(place)]
 
@@ -183,7 +177,3 @@ def _remove(place: str) -> None:
         return
     files, inside = files_at(place)
     files.delete_dir(inside)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -7,7 +7,6 @@ later try; and an order for a record that a batch has committed is refused.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from recount.kafka.positions import published_offsets
 from recount.lifecycle.reset import require_no_driver, standstill
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
-from recount.runtime.times import told_time
+from recount.runtime.times import clock_ms, told_time
 from recount.tables.decisions import AsideLog, DeclarationLog
 from recount.tables.signed_orders import AsideOrder, RecordPlace
 
@@ -84,7 +83,7 @@ class SettingAside:
                 topic=self.place.topic,
                 partition=self.place.partition,
                 offset=self.place.offset,
-                at_ms=time.time_ns() // 1_000_000,
+                at_ms=clock_ms(),
                 by=by.strip(),
                 because=because.strip(),
             )

@@ -13,7 +13,7 @@ they begin. A further field of a source is null in all that was read before, as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -148,18 +148,6 @@ def _schema(source: Source) -> RecordSchema | PlainValue:
     return source.topic.value
 
 
-def _require_nothing_erased(settings: Settings, stream: str) -> None:
-    """An audit of another declaration begins at the beginning of the log, behind which an erasure has put a bar."""
-    newest = ErasedKeys.of(settings, stream).newest
-    if newest is not None:
-        raise Terminal(
-            f"{stream} cannot go on under another declaration",
-            given=f"a key was erased after batch {newest.generation}/{newest.batch}",
-            expected="a log that audits can recompute from its beginning",
-            remedy=f"`recount reset {stream} --from now`, or give the changed topology a new name",
-        )
-
-
 def require_whole_log(log: StretchLog, stream: str, ledger: Ledger) -> None:
     """Raise ``Terminal`` where what the batches of ``ledger`` have read is not there any more, for the same reason."""
     try:
@@ -179,42 +167,59 @@ def upgrade(settings: Settings, stream: Stream) -> Enacted:
     Does nothing where the declaration is in force already.
     """
     log, declared = DeclarationLog(settings.data, stream.name), Declared.of(stream)
-    connection = Connection.of(settings)
+    connection, tables = Connection.of(settings), Tables(settings.data)
     with standstill(connection, stream):
         last = _in_force(log, stream.name)
         if last.fingerprint == declared.fingerprint:
             return last
+        is_single = isinstance(stream, Topology) and flow_of(stream) is not None
         found = changes(last.document, declared.document)
-        tables = Tables(settings.data)
-        extension = Extension.of(stream, last) if isinstance(stream, Topology) else None
-        if extension is not None and (extension.sinks or flow_of(extension.topology) is None):
-            _require_nothing_erased(settings, stream.name)
-            _refuse(stream.name, list(extension.objections()), found)
-            return _extend(connection, tables, log, last, extension)
-        topology = _require_upgradable(stream, found)
-        ledger = settled_ledger(tables, topology, published_offsets(connection, topology))
-        proof = _require_audited(tables, topology.name, ledger)
+        added = Extension.of(stream, last) if isinstance(stream, Topology) and not is_single else None
+        if added is None:
+            refused = [f"{one} ({reason})" for one in found if (reason := objection(one, is_single=is_single))]
+        else:
+            refused = [*_erased(settings, stream.name), *added.objections()]
+        if refused:
+            raise Terminal(
+                f"stream {stream.name} cannot go on with its state: {'; '.join(refused)}",
+                given="; ".join(map(str, found)),
+                expected="of a single aggregation a longer grace, another idle_after or max_future, or a further field"
+                " of the source's schema; of any other topology further sinks, and further fields of sources",
+                remedy=f"recount reset {stream.name} (--from beginning or --from now)",
+            )
+        assert isinstance(stream, Topology), "of an archive every change is refused"
+        ledger = settled_ledger(tables, stream, published_offsets(connection, stream))
+        if added is not None:
+            return _extend(connection, tables, log, last, added, ledger)
         return log.enact(
             "upgrade",
             declared,
             begins=last.begins,
             published=last.published,
-            after=proof.order,
+            after=_require_audited(tables, stream.name, ledger).order,
             closed_ms=_closed_ms(ledger, last, last.document, declared.document),
         )
 
 
-def objection(change: Change) -> str | None:
-    """Why a stream cannot go on with its state after ``change``; None where it can."""
+def objection(change: Change, *, is_single: bool) -> str | None:
+    """Why a stream, a single aggregation or not, cannot go on with its state after ``change``; None where it can."""
+    is_longer_grace = change.path.endswith("grace_ms") and None not in (change.old, change.new)
+    is_longer_grace = is_longer_grace and change.new > change.old
     match change:
-        case Change(of="", path="idle_after_ms" | "max_future_ms"):
-            return None
-        case Change(operator="aggregation", path="windows.grace_ms", old=int(old), new=int(new)):
-            return None if new > old else "records that were counted would be late"
-        case Change(operator="source", path=path, old=None, new=str(new)) if path.startswith("schema."):
-            return None if not new.endswith(" required") else "records without the field were taken before"
         case Change(operator="sink" | "through", of="", old=None):
             return "a sink can be added with no other change than further sinks and fields"
+        case Change(operator="aggregation" | "stream stream join") if is_longer_grace and not is_single:
+            return (
+                "what every partition has closed is forgotten: records that only the longer grace takes begin it anew"
+            )
+        case _ if not is_single:
+            return "its audit goes back to the beginning of the log, and would judge all by the new declaration"
+        case Change(of="", path="idle_after_ms" | "max_future_ms"):
+            return None
+        case Change(operator="aggregation", path="windows.grace_ms"):
+            return None if is_longer_grace else "records that were counted would be late"
+        case Change(operator="source", path=path, old=None, new=str(new)) if path.startswith("schema."):
+            return None if not new.endswith(" required") else "records without the field were taken before"
         case Change(operator="sink" | "through", of=""):
             return "what was written to it can no longer be judged"
         case Change(operator="aggregation", path=path) if path.startswith("aggregates."):
@@ -222,7 +227,18 @@ def objection(change: Change) -> str | None:
     return "the results of open windows would be made of both"
 
 
-def _extend(connection: Connection, tables: Tables, log: DeclarationLog, last: Enacted, new: Extension) -> Enacted:
+def _erased(settings: Settings, stream: str) -> Iterator[str]:
+    newest = ErasedKeys.of(settings, stream).newest
+    if newest is not None:
+        yield (
+            f"a key was erased after batch {newest.generation}/{newest.batch}, and audits of another declaration begin"
+            " at the beginning of the log"
+        )
+
+
+def _extend(
+    connection: Connection, tables: Tables, log: DeclarationLog, last: Enacted, new: Extension, ledger: Ledger
+) -> Enacted:
     """Let the ``new`` sinks begin, and the fields be read, after the last batch of the ledger."""
     name = new.topology.name
     taken = [node.table for node in new.sinks if DeltaTable.is_deltatable(tables.output(node.table))]
@@ -233,7 +249,6 @@ def _extend(connection: Connection, tables: Tables, log: DeclarationLog, last: E
             expected="no table: rows of somebody else would be judged as the stream's",
             remedy="give the sink another table=, or move that one away",
         )
-    ledger = settled_ledger(tables, new.topology, published_offsets(connection, new.topology))
     if not ledger.proofs:
         raise Terminal(
             f"stream {name} has no batch yet",
@@ -258,20 +273,6 @@ def _extend(connection: Connection, tables: Tables, log: DeclarationLog, last: E
     )
 
 
-def objection_of_any_shape(change: Change) -> str:
-    """The same of a stream that is no single aggregation, where more has changed than further sinks and fields."""
-    match change:
-        case Change(operator="aggregation" | "stream stream join", path=path, old=int(old), new=int(new)) if (
-            path.endswith("grace_ms") and new > old
-        ):
-            return (
-                "what every partition has closed is forgotten: records that only the longer grace takes begin it anew"
-            )
-        case Change(operator="sink" | "through", of="", old=None):
-            return "a sink can be added with no other change than further sinks and fields"
-    return "its audit goes back to the beginning of the log, and would judge all by the new declaration"
-
-
 def _in_force(log: DeclarationLog, stream: str) -> Enacted:
     last = log.last()
     if last is None or last.kind == "reset begun":
@@ -282,26 +283,6 @@ def _in_force(log: DeclarationLog, stream: str) -> Enacted:
             remedy="start it" if last is None else f"finish the reset: recount reset {stream} --yes",
         )
     return last
-
-
-def _require_upgradable(stream: Stream, found: Sequence[Change]) -> Topology:
-    is_single = isinstance(stream, Topology) and flow_of(stream) is not None
-    object_to = objection if is_single else objection_of_any_shape
-    refused = [f"{change} ({reason})" for change in found if (reason := object_to(change))]
-    _refuse(stream.name, refused, found)
-    assert isinstance(stream, Topology)
-    return stream
-
-
-def _refuse(stream: str, reasons: Sequence[str], found: Sequence[Change]) -> None:
-    if reasons:
-        raise Terminal(
-            f"stream {stream} cannot go on with its state: {'; '.join(reasons)}",
-            given="; ".join(map(str, found)),
-            expected="of a single aggregation a longer grace, another idle_after or max_future, or a further field of"
-            " the source's schema; of any other topology further sinks, and further fields of sources",
-            remedy=f"recount reset {stream} (--from beginning or --from now)",
-        )
 
 
 def _require_audited(tables: Tables, stream: str, ledger: Ledger) -> BatchProof:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from recount.runtime.errors import Terminal
 from recount.runtime.times import clock_ms, told_time
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Tables
-from recount.tables.signed_orders import AsideOrder, Erasure
+from recount.tables.signed_orders import AsideOrder, Erasure, SignedRecord
 
 Kind = Literal["first", "found", "reset begun", "reset", "upgrade", "retired"]
 """``found``: the stream had batches before its declarations were recorded."""
@@ -34,8 +34,6 @@ Offsets = Mapping[str, Mapping[int, int]]
 """By topic and partition."""
 _WRITER = "recount/declarations"
 _LOG = logging.getLogger(__name__)
-_SET_ASIDE_SCHEMA = pa.schema([("place", pa.string()), ("document", pa.string())])
-_ERASURE_SCHEMA = pa.schema([("erasure", pa.string()), ("document", pa.string())])
 
 
 class OtherDeclaration(Terminal):
@@ -211,8 +209,20 @@ def _offsets(said: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]
     return {topic: {int(part): offset for part, offset in parts.items()} for topic, parts in said.items()}
 
 
-class _Documents:
-    _path: str
+class OrderLog:
+    """Signed records of ``stream`` in the table at ``path``, one a row; who may write to it can forge one.
+
+    Audits name forged records (``audit.carry.erased_keys``).
+    """
+
+    def __init__(self, path: str, stream: str) -> None:
+        self._path = path
+        self.stream = stream
+
+    def append(self, record: SignedRecord) -> None:
+        """Add a record, beside what its signature calls it."""
+        named = {name: [value] for name, value in record.identity.items() if name != "is"}
+        write_deltalake(self._path, pa.table({**named, "document": [record.to_json()]}), mode="append")
 
     def texts(self) -> list[str]:
         """Every row as it is there."""
@@ -221,17 +231,11 @@ class _Documents:
         return [str(text) for text in DeltaTable(self._path).to_pyarrow_table().column("document").to_pylist()]
 
 
-class AsideLog(_Documents):
-    """The orders of ``stream`` below ``root``. Who may write to the table can forge one: audits name such orders."""
+class AsideLog(OrderLog):
+    """The orders of ``stream`` below ``root`` to set records aside."""
 
     def __init__(self, root: str, stream: str) -> None:
-        self._path = Tables(root).set_aside(stream)
-        self.stream = stream
-
-    def append(self, order: AsideOrder) -> None:
-        """Add an order."""
-        rows = pa.table({"place": [str(order.place)], "document": [order.to_json()]}, schema=_SET_ASIDE_SCHEMA)
-        write_deltalake(self._path, rows, mode="append")
+        super().__init__(Tables(root).set_aside(stream), stream)
 
     def orders(self, version: int) -> list[AsideOrder]:
         """The orders of ``version`` of the stream, oldest first; what is none is passed over with a warning."""
@@ -248,24 +252,23 @@ class AsideLog(_Documents):
 
     def offsets(self, version: int) -> Mapping[tuple[str, int], frozenset[int]]:
         """The offsets that a driver of ``version`` sets aside, by topic and partition."""
-        found: dict[tuple[str, int], frozenset[int]] = {}
-        for one in self.orders(version):
-            place = one.topic, one.partition
-            found[place] = found.get(place, frozenset()) | {one.offset}
-        return found
+        return offsets_of(self.orders(version))
 
 
-class ErasureLog(_Documents):
-    """The records of ``stream`` below ``root``. A writer to the table can forge one (``audit.carry.erased_keys``)."""
+def offsets_of(orders: Iterable[AsideOrder]) -> dict[tuple[str, int], frozenset[int]]:
+    """The offsets that ``orders`` name, by topic and partition."""
+    found: dict[tuple[str, int], frozenset[int]] = {}
+    for one in orders:
+        place = one.topic, one.partition
+        found[place] = found.get(place, frozenset()) | {one.offset}
+    return found
+
+
+class ErasureLog(OrderLog):
+    """The erasures of ``stream`` below ``root``."""
 
     def __init__(self, root: str, stream: str) -> None:
-        self._path = Tables(root).erasures(stream)
-        self.stream = stream
-
-    def append(self, erasure: Erasure) -> None:
-        """Add a record."""
-        rows = pa.table({"erasure": [erasure.erasure], "document": [erasure.to_json()]}, schema=_ERASURE_SCHEMA)
-        write_deltalake(self._path, rows, mode="append")
+        super().__init__(Tables(root).erasures(stream), stream)
 
     def require_finished(self) -> None:
         """Raise ``Terminal`` while an erasure of the stream has begun and is not done.

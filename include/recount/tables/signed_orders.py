@@ -18,8 +18,8 @@ import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Self
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 from recount.certificate.document import canonical, content_hash
 from recount.runtime.errors import Terminal
@@ -35,9 +35,13 @@ _SALT_BYTES = 16
 
 @dataclass(frozen=True, kw_only=True)
 class SignedRecord(ABC):
-    """A record of ``stream``; ``key_id`` names the key that signs it."""
+    """A record of the ``version`` of ``stream``, which counts its resets; ``key_id`` names the key that signs it."""
 
+    format: ClassVar[str]
     stream: str
+    version: int
+    at_ms: int
+    by: str
     key_id: str | None = None
     sha256: str = ""
     signature: str | None = None
@@ -51,6 +55,23 @@ class SignedRecord(ABC):
     @abstractmethod
     def identity(self) -> Mapping[str, str]:
         """Its format, and which record of the stream it is: beside the SHA-256 what the signature is made over."""
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The record in ``text``; raises ``Terminal`` where it is none."""
+        try:
+            record = cls(**json.loads(text))
+            numbers = [one.name for one in fields(cls) if one.type == "int"]
+            if not all(type(getattr(record, name)) is int for name in numbers):
+                raise TypeError(f"{', '.join(numbers)} are whole numbers")
+            return record
+        except (ValueError, TypeError, RecursionError) as error:
+            raise Terminal(
+                f"no record of the format {cls.format!r}",
+                given=text[:200],
+                expected="the fields of such a record, as JSON",
+                remedy="see who can write to the table",
+            ) from error
 
     @property
     def signed(self) -> bytes:
@@ -110,12 +131,10 @@ def set_aside_command(stream: str, place: RecordPlace | str) -> str:
 class AsideOrder(SignedRecord):
     """Who set which record of ``stream`` aside, when and why; it holds for the ``version`` of the stream only."""
 
-    version: int
+    format = SET_ASIDE_FORMAT
     topic: str
     partition: int
     offset: int
-    at_ms: int
-    by: str
     because: str
 
     @property
@@ -133,39 +152,21 @@ class AsideOrder(SignedRecord):
         """The place, as identity."""
         return {"is": SET_ASIDE_FORMAT, "place": str(self.place)}
 
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The order in ``text``; raises ``Terminal`` where it is none."""
-        try:
-            order = cls(**json.loads(text))
-            if not all(type(one) is int for one in (order.version, order.partition, order.offset, order.at_ms)):
-                raise TypeError("version, partition, offset and at_ms are whole numbers")
-            return order
-        except (ValueError, TypeError, RecursionError) as error:
-            raise Terminal(
-                "no order to set a record aside",
-                given=text[:200],
-                expected=SET_ASIDE_FORMAT,
-                remedy="see who can write to the table",
-            ) from error
-
 
 @dataclass(frozen=True, kw_only=True)
 class Erasure(SignedRecord):
     """One record: ``stream`` forgot a key after the batch (``generation``, ``batch``), which ``audit`` had judged last.
 
-    ``version`` is the stream's, which counts its resets. ``offsets`` are by topic and partition up to where the stream
+    ``offsets`` are by topic and partition up to where the stream
     had read. ``counts`` are the removed rows by table. ``backfills`` are so many that were published until then.
     ``snapshot_before`` and ``snapshot_after`` are the SHA-256 of what the next audit goes on from, ``run_sha256`` that
     of the audit's row in ``runs``, which has the new checksums; a ``begun`` record knows the first of them only.
     An archive is not audited: its records have no ``audit``, and no SHA-256 of any.
     """
 
+    format = ERASURE_FORMAT
     erasure: str
     state: State
-    version: int
-    at_ms: int
-    by: str
     reason: str
     generation: int
     batch: int
@@ -197,19 +198,6 @@ class Erasure(SignedRecord):
     def identity(self) -> Mapping[str, str]:
         """The erasure, as identity."""
         return {"is": ERASURE_FORMAT, "erasure": self.erasure}
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The record in ``text``; raises ``Terminal`` where it is none."""
-        try:
-            return cls(**json.loads(text))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise Terminal(
-                "no record of an erasure",
-                given=text[:200],
-                expected=ERASURE_FORMAT,
-                remedy="see who can write to the table",
-            ) from error
 
 
 def new_salt() -> str:

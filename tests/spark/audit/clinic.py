@@ -22,8 +22,8 @@ from recount.declare.registry import Declarations
 from recount.declare.schema import STRING, RecordSchema, decimal
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
-from recount.lifecycle.erasure.asked_key import Asked
-from recount.lifecycle.erasure.erasing import Order
+from recount.lifecycle.erase_command import Asked
+from recount.lifecycle.erasing import Order
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.project import Project
 from recount.runtime.settings import Settings

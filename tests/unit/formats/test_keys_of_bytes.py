@@ -23,8 +23,8 @@ from recount.declare.schema import LONG, RecordSchema
 from recount.declare.topics import KeyForm, Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
-from recount.lifecycle.erasure.archived_records import ArchiveErasure
-from recount.lifecycle.erasure.erasing import Order
+from recount.lifecycle.archived_records import ArchiveErasure
+from recount.lifecycle.erasing import Order
 from recount.runtime.errors import InvalidDeclaration
 from recount.runtime.settings import Settings
 from recount.tables.places import Tables
@@ -101,13 +101,13 @@ def test_an_archive_finds_the_records_of_a_key_by_its_form(
     erasure = archive_erasure(tmp_path, Archive(topic=topic), key, grouped(topic))
     assert erasure.places() == [(0, offset) for offset in offsets]
     # a reader that declares the key otherwise has it in its rows, too
-    both = replace(erasure, archive=Archive(topic=TEXT), order=_order("AQI="))
+    both = replace(erasure, declared=Archive(topic=TEXT), order=_order("AQI="))
     assert both.places() == [(0, offset) for offset in ([1, 3] if form == "bytes" else [3])]
 
 
 def archive_erasure(folder: Path, archive: Archive, key: str, *readers: Topology) -> ArchiveErasure:
     """Of the ``key``, whose records lie below ``folder``."""
-    return ArchiveErasure(settings=_settings(folder), archive=archive, readers=readers, order=_order(key))
+    return ArchiveErasure(settings=_settings(folder), declared=archive, readers=readers, order=_order(key))
 
 
 def _settings(folder: Path) -> Settings:

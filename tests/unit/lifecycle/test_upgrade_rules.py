@@ -21,8 +21,8 @@ from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import LogRange
-from recount.lifecycle.reset import moves, put_aside
-from recount.lifecycle.upgrade import objection, objection_of_any_shape, require_whole_log
+from recount.lifecycle.reset import Move, put_aside
+from recount.lifecycle.upgrade import objection, require_whole_log
 from recount.runtime.errors import Terminal
 from recount.tables.ledger import PartitionProof
 from recount.tables.places import Tables
@@ -42,10 +42,10 @@ def clicks(
     return Topology(name="clicks", sinks=sinks, **settings)
 
 
-def objections(old: Topology, new: Topology) -> list[str]:
+def objections(old: Topology, new: Topology, *, is_single: bool = True) -> list[str]:
     found = changes(Declared.of(old).document, Declared.of(new).document)
     assert found
-    return [reason for change in found if (reason := objection(change))]
+    return [reason for change in found if (reason := objection(change, is_single=is_single))]
 
 
 @pytest.mark.parametrize(
@@ -79,20 +79,22 @@ def test_every_other_change_is_refused_with_a_reason(new: Topology) -> None:
 
 
 def test_a_longer_grace_where_windows_are_forgotten_is_refused_with_that_reason() -> None:
-    [change] = changes(Declared.of(clicks()).document, Declared.of(clicks(grace="2 min")).document)
-    assert "is forgotten" in objection_of_any_shape(change)
-    [change] = changes(Declared.of(clicks(grace="2 min")).document, Declared.of(clicks()).document)
-    assert "goes back to the beginning of the log" in objection_of_any_shape(change)
+    [longer] = objections(clicks(), clicks(grace="2 min"), is_single=False)
+    assert "is forgotten" in longer
+    [shorter] = objections(clicks(grace="2 min"), clicks(), is_single=False)
+    assert "goes back to the beginning of the log" in shorter
 
 
 def test_tables_are_moved_aside_once_and_a_repetition_finds_them_moved(tmp_path: Path) -> None:
     table = tmp_path / "outputs" / "revenue"
     table.mkdir(parents=True)
     (table / "file").write_text("row")
-    planned = moves(str(tmp_path), "s", 1, ["outputs/revenue", "corrections/revenue"])
+    kept = tmp_path / "former" / "s" / "1"
+    folders = ("outputs/revenue", "corrections/revenue")
+    planned = [Move(source=f"{tmp_path}/{folder}", target=f"{kept}/{folder}") for folder in folders]
     assert [move.source for move in put_aside(planned)] == [str(table)]
     assert put_aside(planned) == []
-    assert (tmp_path / "former" / "s" / "1" / "outputs" / "revenue" / "file").read_text() == "row"
+    assert (kept / "outputs" / "revenue" / "file").read_text() == "row"
     table.mkdir()
     with pytest.raises(Terminal, match="where it is used and where it is kept"):
         put_aside(planned)

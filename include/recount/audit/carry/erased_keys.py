@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, TypeVar
 
 from recount.audit.carry.store import Run
 from recount.audit.certificate.signing import PublicKeys, trusted_in
@@ -25,74 +25,84 @@ from recount.certificate.document import Certificate
 from recount.certificate.finding import Difference
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
-from recount.tables.decisions import AsideLog, DeclarationLog, ErasureLog, not_finished, unfinished
+from recount.tables.decisions import (
+    AsideLog,
+    DeclarationLog,
+    ErasureLog,
+    OrderLog,
+    not_finished,
+    offsets_of,
+    unfinished,
+)
 from recount.tables.ledger import BatchProof
 from recount.tables.signed_orders import AsideOrder, Erasure, SignedRecord
 
 R = TypeVar("R", bound=SignedRecord)
-_ERASURES_SAY = {
-    "written": "records that recount erase has written and signed",
-    "forged": "nobody who may sign has erased this: what is missing was not erased but lost",
-    "listed": "every erasure that a certificate lists",
-    "gone": "no such record",
-}
-_ORDERS_SAY = {
-    "written": "orders that recount set-aside has written and signed",
-    "forged": "recount set-aside has not given this order; the audit counts its record",
-    "listed": "every order that a certificate lists",
-    "gone": "no such order",
-}
 
 
-def counted(
-    texts: Sequence[str], stream: str, trusted: PublicKeys, listed: Iterable[str], read: Callable[[str], R]
-) -> tuple[list[R], list[tuple[str, str]]]:
-    """The records among ``texts`` that count, and by the name of the others what is wrong with them.
+@dataclass(frozen=True, kw_only=True)
+class _Records:
+    """The records of one table of ``stream``.
 
-    ``listed`` are the SHA-256 of those that a certificate vouches for.
+    ``forged`` says by record what is wrong with it, ``missing`` which records only a certificate has.
     """
-    vouched, found, forged = set(listed), [], []
-    for text in texts:
+
+    stream: str
+    forged: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = ()
+    table: ClassVar[str]
+    named: ClassVar[str]
+    """What the evidence calls a record: the text before its name."""
+    says: ClassVar[Mapping[str, str]]
+    """The records that are ``written``, what makes a ``forged`` one a violation, all that are ``listed`` and what is
+    there if one is ``gone``."""
+
+    def differences(self) -> list[Difference]:
+        """Return what is wrong with the records: forged ones, and those that only a certificate has."""
+        says = self.says
+        removed = "somebody removed it from the table; it counts as the certificate has it"
+        extra = [("extra", name, says["written"], fault, says["forged"]) for name, fault in self.forged]
+        lost = [("lost", name, says["listed"], says["gone"], removed) for name in self.missing]
+        return [
+            Difference(
+                kind=LEDGER,
+                place=f"table {self.table}/{self.stream}",
+                verdict=verdict,
+                expected=expected,
+                actual=actual,
+                cause=cause,
+                evidence=(self.named + name,),
+            )
+            for verdict, name, expected, actual, cause in (*extra, *lost)
+        ]
+
+
+def _counted(
+    settings: Settings, log: OrderLog, listed: Iterable[R], kind: type[R]
+) -> tuple[list[R], list[tuple[str, str]], list[R]]:
+    """The records of ``log`` and of certificates (``listed``) that count in the stream's present version, forged ones
+    by name with what is wrong with them, and those of the former that the log lacks.
+    """
+    version, trusted = DeclarationLog(settings.data, log.stream).version(), trusted_in(settings.keys)
+    vouched = {one.sha256: one for one in listed if one.version == version}
+    found, forged = [], []
+    for text in log.texts():
         try:
-            one = read(text)
+            one = kind.from_json(text)
         except Terminal as fault:
             forged.append((hashlib.sha256(text.encode()).hexdigest()[:16], str(fault)))
             continue
-        fault_found = _fault(one, stream, trusted, vouched)
+        fault_found = _fault(one, log.stream, trusted, vouched)
         if fault_found is None:
             found.append(one)
         else:
             forged.append((one.name, fault_found))
-    return found, forged
+    known = {one.sha256 for one in found}
+    missing = [one for one in vouched.values() if one.sha256 not in known]
+    return [one for one in (*missing, *found) if one.version == version], forged, missing
 
 
-def differences_of(
-    table: str, *, forged: Sequence[tuple[str, str]], missing: Sequence[str], says: Mapping[str, str]
-) -> list[Difference]:
-    """Return what is wrong with the records of ``table``: ``forged`` ones, and those that only a certificate has.
-
-    Names are the evidence. ``says`` has what one reads of them: the records that are ``written``, what makes a
-    ``forged`` one a violation, all that are ``listed`` and what is there if one is ``gone``.
-    """
-    extra = [(says["written"], fault, says["forged"], name) for name, fault in forged]
-    removed = "somebody removed it from the table; it counts as the certificate has it"
-    lost = [(says["listed"], says["gone"], removed, name) for name in missing]
-    return [
-        Difference(
-            kind=LEDGER,
-            place=f"table {table}",
-            verdict=verdict,
-            expected=expected,
-            actual=actual,
-            cause=cause,
-            evidence=(name,),
-        )
-        for verdict, wrong in (("extra", extra), ("lost", lost))
-        for expected, actual, cause, name in wrong
-    ]
-
-
-def _fault(one: SignedRecord, stream: str, trusted: PublicKeys, vouched: set[str]) -> str | None:
+def _fault(one: SignedRecord, stream: str, trusted: PublicKeys, vouched: Container[str]) -> str | None:
     if not one.holds:
         return f"the SHA-256 of {one.name} is not that of the record"
     if one.stream != stream:
@@ -103,34 +113,26 @@ def _fault(one: SignedRecord, stream: str, trusted: PublicKeys, vouched: set[str
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErasedKeys:
-    """The erasures of the present version of ``stream`` that are ``done``, oldest first, and the one that is not.
+class ErasedKeys(_Records):
+    """The erasures of the present version of ``stream`` that are ``done``, oldest first, and the one that is not."""
 
-    ``forged`` says by record what is wrong with it, ``missing`` which records only a certificate has.
-    """
-
-    stream: str
     done: tuple[Erasure, ...] = ()
     unfinished: Erasure | None = None
-    forged: tuple[tuple[str, str], ...] = ()
-    missing: tuple[str, ...] = ()
+    table = "erasures"
+    named = "erasure "
+    says = {
+        "written": "records that recount erase has written and signed",
+        "forged": "nobody who may sign has erased this: what is missing was not erased but lost",
+        "listed": "every erasure that a certificate lists",
+        "gone": "no such record",
+    }
 
     @classmethod
     def of(cls, settings: Settings, stream: str) -> Self:
-        """Read the erasures from the table and the newest certificate."""
-        log = ErasureLog(settings.data, stream)
+        """Read the erasures from the table and the certificates."""
         certificates = certificates_in_force(settings, stream)
-        newest = max(certificates, key=lambda one: int(one["sequence"]), default={})
-        listed = [Erasure(**one) for one in newest.get("erasures", ())]
-        texts = log.texts()
-        if not texts and not listed:
-            return cls(stream=stream)
-        version = DeclarationLog(settings.data, stream).version()
-        vouched = {one.sha256 for one in listed}
-        found, forged = counted(texts, stream, trusted_in(settings.keys), vouched, Erasure.from_json)
-        known = {one.sha256 for one in found}
-        missing = [one for one in listed if one.sha256 not in known]
-        mine = [one for one in (*missing, *found) if one.version == version]
+        listed = (Erasure(**one) for certificate in certificates for one in certificate.get("erasures", ()))
+        mine, forged, missing = _counted(settings, ErasureLog(settings.data, stream), listed, Erasure)
         done = {one.erasure: one for one in mine if one.state == "done"}
         return cls(
             stream=stream,
@@ -187,15 +189,6 @@ class ErasedKeys:
                 certified = one.snapshot_after
         return certified
 
-    def differences(self) -> list[Difference]:
-        """Return what is wrong with the records."""
-        return differences_of(
-            f"erasures/{self.stream}",
-            forged=[(f"erasure {name}", fault) for name, fault in self.forged],
-            missing=[f"erasure {name}" for name in self.missing],
-            says=_ERASURES_SAY,
-        )
-
     def seed_differences(self, run: Mapping[str, Any] | None, snapshot: str | None) -> list[Difference]:
         """Return what is wrong with the row ``run`` of the audit that an audit begins at, and with its ``snapshot``.
 
@@ -226,55 +219,44 @@ def run_sha256(document: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsideRecords:
-    """The ``orders`` of the present version of ``stream`` that count, oldest first, and the ``offsets`` that they name.
+class AsideRecords(_Records):
+    """The ``orders`` of the present version of ``stream`` that count, oldest first, and the ``offsets`` they name."""
 
-    ``forged`` says by order what is wrong with it, ``missing`` which orders only a certificate has.
-    """
-
-    stream: str
     orders: tuple[AsideOrder, ...] = ()
-    forged: tuple[tuple[str, str], ...] = ()
-    missing: tuple[str, ...] = ()
-    offsets: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
+    table = "set-aside"
+    named = ""
+    says = {
+        "written": "orders that recount set-aside has written and signed",
+        "forged": "recount set-aside has not given this order; the audit counts its record",
+        "listed": "every order that a certificate lists",
+        "gone": "no such order",
+    }
 
     @classmethod
     def of(cls, settings: Settings, stream: str) -> Self:
         """Read the orders from the table and the certificates."""
         certificates = certificates_in_force(settings, stream)
-        listed = list({AsideOrder(**one) for certificate in certificates for one in certificate.get("set_aside", ())})
-        texts = AsideLog(settings.data, stream).texts()
-        if not texts and not listed:
-            return cls(stream=stream)
-        version = DeclarationLog(settings.data, stream).version()
-        vouched = {one.sha256 for one in listed}
-        found, forged = counted(texts, stream, trusted_in(settings.keys), vouched, AsideOrder.from_json)
-        present = [one for one in found if one.version == version]
-        too_late = _judged_before(certificates, present, vouched)
+        listed = [AsideOrder(**one) for certificate in certificates for one in certificate.get("set_aside", ())]
+        mine, forged, missing = _counted(settings, AsideLog(settings.data, stream), listed, AsideOrder)
+        too_late = _judged_before(certificates, mine, {one.sha256 for one in listed})
         forged += [(one.name, f"an earlier audit has judged {one.name} as a record of the stream") for one in too_late]
-        found = [one for one in found if one not in too_late]
-        known = {one.sha256 for one in found}
-        missing = [one for one in listed if one.sha256 not in known and one.version == version]
-        mine = {one.place: one for one in (*found, *missing) if one.version == version}
-        offsets: dict[tuple[str, int], frozenset[int]] = {}
-        for one in mine.values():
-            offsets[one.topic, one.partition] = offsets.get((one.topic, one.partition), frozenset()) | {one.offset}
+        orders = {one.place: one for one in mine if one not in too_late}
         return cls(
             stream=stream,
-            orders=tuple(sorted(mine.values(), key=lambda one: one.at_ms)),
+            orders=tuple(sorted(orders.values(), key=lambda one: one.at_ms)),
             forged=tuple(forged),
             missing=tuple(one.name for one in missing),
-            offsets=offsets,
         )
+
+    @property
+    def offsets(self) -> Mapping[tuple[str, int], frozenset[int]]:
+        """The offsets that the orders name, by topic and partition."""
+        return offsets_of(self.orders)
 
     def read_by(self, cut: BatchProof) -> tuple[AsideOrder, ...]:
         """The orders of records that batches up to ``cut`` have read."""
         ends = cut.ends
         return tuple(one for one in self.orders if one.offset < ends.get((one.topic, one.partition), 0))
-
-    def differences(self) -> list[Difference]:
-        """Return what is wrong with the orders."""
-        return differences_of(f"set-aside/{self.stream}", forged=self.forged, missing=self.missing, says=_ORDERS_SAY)
 
 
 def _judged_before(

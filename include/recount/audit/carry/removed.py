@@ -10,9 +10,10 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
+from typing import Any
 
 import polars as pl
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from recount.audit.carry.store import Run
@@ -73,45 +74,30 @@ def _cut(certificate: Certificate) -> Order:
     return certificate["cut"]["generation"], certificate["cut"]["batch"]
 
 
-def kept_windows(released: Released | None) -> pl.Expr:
-    """Whether the result of a window is judged still; a row that names no window is."""
+def kept_windows(released: Released | None) -> Any:
+    """Whether the result of a window is judged still, as a column of Polars; a row that names no window is."""
+    return _since(WINDOW_END, released, pl)
+
+
+def kept_late(released: Released | None, of: Any = pl) -> Any:
+    """Whether a line of the late ledger must be there, as a column ``of`` Polars or (``functions``) of Spark."""
+    return _since(STREAM_TIME, released, of)
+
+
+def _since(column: str, released: Released | None, of: Any) -> Any:
     if released is None:
-        return pl.lit(value=True)
-    return (pl.col(WINDOW_END) >= released.before_ms).fill_null(value=True)
+        return of.lit(True)
+    return of.coalesce(of.col(column) >= of.lit(released.before_ms), of.lit(True))
 
 
-def kept_late(released: Released | None) -> pl.Expr:
-    """Whether a line of the late ledger must be there."""
-    if released is None:
-        return pl.lit(value=True)
-    return (pl.col(STREAM_TIME) >= released.before_ms).fill_null(value=True)
-
-
-def kept_late_by_spark(released: Released | None) -> Column:
-    """The same for Spark."""
-    if released is None:
-        return F.lit(True)
-    return F.coalesce(F.col(STREAM_TIME) >= F.lit(released.before_ms), F.lit(True))
-
-
-def kept_rejected(released: Released | None) -> pl.Expr:
-    """Whether a rejected record must be in the table of them."""
+def kept_rejected(released: Released | None, of: Any = pl) -> Any:
+    """Whether a rejected record must be in the table of them, as ``kept_late`` is."""
     gone = [
-        (pl.col("topic") == topic) & (pl.col("partition") == partition) & (pl.col("offset") < end)
+        (of.col("topic") == topic) & (of.col("partition") == partition) & (of.col("offset") < end)
         for topic, parts in (released.offsets if released else {}).items()
         for partition, end in parts.items()
     ]
-    return reduce(and_, (~one for one in gone), pl.lit(value=True))
-
-
-def kept_rejected_by_spark(released: Released | None) -> Column:
-    """The same for Spark."""
-    gone = [
-        (F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("offset") < end)
-        for topic, parts in (released.offsets if released else {}).items()
-        for partition, end in parts.items()
-    ]
-    return reduce(and_, (~one for one in gone), F.lit(True))
+    return reduce(and_, (~one for one in gone), of.lit(True))
 
 
 def letters_gone(connection: Connection, ledger: Ledger, topic: str, dead_letters: str) -> Mapping[int, int]:

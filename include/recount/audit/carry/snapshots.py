@@ -46,7 +46,7 @@ SMALL_BYTES = 64 * 2**20
 """Of the snapshots that are kept, together: then one more may go through the driver."""
 _BATCHES_AT_A_TIME = 16
 _SCHEMA = "part string, name string, schema string, rows binary"
-_COLUMNS = {"part": pl.String, "name": pl.String, "schema": pl.String, "rows": pl.Binary}
+COLUMNS = {"part": pl.String, "name": pl.String, "schema": pl.String, "rows": pl.Binary}
 ROWS_AT_HAND = 500_000
 RECORDS_AT_HAND = 100_000
 """So many records are decoded here sooner than Spark has begun."""
@@ -78,12 +78,12 @@ class Snapshots:
         headers = [(part, name, json.dumps(frame.schema.jsonValue()), None) for part, name, frame in told]
         if offsets <= FEW_OFFSETS and self._bytes() <= SMALL_BYTES:
             batches = [
-                (part, name, None, _stream_of(batch))
+                (part, name, None, stream_of(batch))
                 for part, name, frame in told
                 for batch in _numbered(frame).toArrow().to_batches()
                 if batch.num_rows
             ]
-            self._store.put_rows(SNAPSHOTS, audit, pl.DataFrame([*headers, *batches], _COLUMNS, orient="row"))
+            self._store.put_rows(SNAPSHOTS, audit, pl.DataFrame([*headers, *batches], COLUMNS, orient="row"))
             return
         by_spark = reduce(
             DataFrame.unionByName,
@@ -95,12 +95,7 @@ class Snapshots:
 
     def sha256(self, audit: str) -> str:
         """Return a hash of the content of the snapshot of ``audit``, whatever its files."""
-        lines = []
-        for row in self._read(audit):
-            rows = row.pop("rows")
-            told = row | {"sha256": None if rows is None else hashlib.sha256(rows).hexdigest()}
-            lines.append(json.dumps(told, sort_keys=True))
-        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+        return snapshot_sha256(self.tables, self.stream, audit)
 
     def has(self, audit: str) -> bool:
         """Whether ``audit`` has a snapshot."""
@@ -118,7 +113,7 @@ class Snapshots:
     def _through_this_process(self, audit: str) -> Snapshot:
         schemas: dict[tuple[str, str], T.StructType] = {}
         batches: dict[tuple[str, str], list[pa.RecordBatch]] = {}
-        for row in self._read(audit):
+        for row in snapshot_rows(self.tables, self.stream, audit):
             at = row["part"], row["name"]
             if row["rows"] is None:
                 schemas[at] = _schema(row["schema"])
@@ -130,13 +125,6 @@ class Snapshots:
             rows = pa.Table.from_batches(batches[at]) if at in batches else pa.table({})
             frames[at] = local_frame(self.session, rows, numbered).toDF(*schema.names)
         return Snapshot(frames=frames)
-
-    def _read(self, audit: str) -> Iterator[dict[str, Any]]:
-        """The rows of ``audit``, a few at a time: each is a batch of a frame."""
-        table = DeltaTable(self._path).to_pyarrow_dataset()
-        mine = pc.field(AUDIT) == audit
-        for batch in table.to_batches(columns=list(_COLUMNS), filter=mine, batch_size=_BATCHES_AT_A_TIME):
-            yield from batch.to_pylist()
 
     def _bytes(self) -> int:
         """Return the bytes of all snapshots, as they are on disk."""
@@ -174,6 +162,24 @@ class Snapshot:
             self.cached.unpersist()
 
 
+def snapshot_rows(tables: Tables, stream: str, audit: str) -> Iterator[dict[str, Any]]:
+    """The rows of the snapshot of ``audit``, a few at a time: each is a batch of a frame, or has its columns."""
+    table = DeltaTable(tables.audit(stream, SNAPSHOTS)).to_pyarrow_dataset()
+    mine = pc.field(AUDIT) == audit
+    for batch in table.to_batches(columns=list(COLUMNS), filter=mine, batch_size=_BATCHES_AT_A_TIME):
+        yield from batch.to_pylist()
+
+
+def snapshot_sha256(tables: Tables, stream: str, audit: str) -> str:
+    """Return a hash of the content of the snapshot of ``audit``, whatever its files."""
+    lines = []
+    for row in snapshot_rows(tables, stream, audit):
+        rows = row.pop("rows")
+        told = row | {"sha256": None if rows is None else hashlib.sha256(rows).hexdigest()}
+        lines.append(json.dumps(told, sort_keys=True))
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+
 def _schema(told: str) -> T.StructType:
     return T.StructType.fromJson(json.loads(told))
 
@@ -196,10 +202,10 @@ def _packed(part: str, name: str, frame: DataFrame) -> DataFrame:
     def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
-                columns = [[part], [name], [None], [_stream_of(batch)]]
+                columns = [[part], [name], [None], [stream_of(batch)]]
                 types = [pa.string(), pa.string(), pa.string(), pa.binary()]
                 arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
-                yield pa.record_batch(arrays, names=list(_COLUMNS))
+                yield pa.record_batch(arrays, names=list(COLUMNS))
 
     return _numbered(frame).mapInArrow(packed, _SCHEMA)
 
@@ -209,10 +215,11 @@ def _numbered(frame: DataFrame) -> DataFrame:
     return frame.toDF(*map(str, range(len(frame.columns))))
 
 
-def _stream_of(batch: pa.RecordBatch) -> bytes:
+def stream_of(rows: pa.RecordBatch | pa.Table) -> bytes:
+    """``rows`` as an Arrow stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-        stream.write_batch(batch)
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write(rows)
     return bytes(sink.getvalue().to_pybytes())
 
 

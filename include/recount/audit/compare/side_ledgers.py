@@ -21,9 +21,7 @@ from pyspark.sql import functions as F
 
 from recount.audit.carry.removed import (
     kept_late,
-    kept_late_by_spark,
     kept_rejected,
-    kept_rejected_by_spark,
     letters_due,
     letters_due_by_spark,
     letters_gone,
@@ -341,7 +339,7 @@ class Listing:
             self._log(source.name),
         )
         late, rejected = (self._spark_rows(path) for path in (self.tables.late(name), self.tables.rejected(name)))
-        late_kept, rejected_kept = kept_late_by_spark(self.released), kept_rejected_by_spark(self.released)
+        late_kept, rejected_kept = kept_late(self.released, F), kept_rejected(self.released, F)
         gone = letters_gone(self.connection, self.ledger, source.name, place)
         return side_ledger_differences_by_spark(
             [

@@ -13,9 +13,10 @@ from functools import reduce
 from itertools import takewhile
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from recount.audit.carry.erased_keys import AsideRecords, ErasedKeys
-from recount.audit.carry.removed import kept_late_by_spark, released_so_far
+from recount.audit.carry.removed import kept_late, released_so_far
 from recount.audit.carry.snapshots import KEPT, Frames, Snapshot, Snapshots
 from recount.audit.carry.store import NOTHING, AuditStore, Run, Seed
 from recount.audit.compare.correction_claims import KnownCorrections, Listed, listed_backfills, published_names
@@ -120,7 +121,7 @@ class Scope:
         Their columns are those of ``truth.late``.
         """
         known = [one.part(LATE_PART).get(LATE_PART) for one in (self.snapshot, self.at_cut) if one is not None]
-        gone = truth.late.where(~kept_late_by_spark(self.released))
+        gone = truth.late.where(~kept_late(self.released, F))
         there = ledger.select(*gone.columns).unionByName(gone)
         return reduce(DataFrame.unionByName, (one for one in known if one is not None), there)
 

@@ -26,7 +26,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from recount.audit.carry.removed import kept_late_by_spark
+from recount.audit.carry.removed import kept_late
 from recount.audit.certificate.assembly import MAX_LISTED
 from recount.audit.compare.claims import IDENTITY, of_traced
 from recount.audit.compare.correction_claims import COMPLETE_TEXT, GONE_MS
@@ -171,7 +171,7 @@ def still_late(
     newest_first = Window.partitionBy("row").orderBy(F.desc(F.col("line")["timestamp_ms"]), "late")
     newest = pairs.withColumn("at", F.row_number().over(newest_first)).where(F.col("at") <= MAX_LATE_NAMED)
     is_open = F.coalesce(WINDOW_END, "timestamp_ms") >= open_since_ms
-    open_still = late.where(is_open & ~kept_late_by_spark(released))
+    open_still = late.where(is_open & ~kept_late(released, F))
     return open_still.union(newest.select("line.*")).distinct()
 
 

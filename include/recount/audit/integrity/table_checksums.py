@@ -138,7 +138,7 @@ class TableChecksums:
         unsettled: Unsettled | None = None,
     ) -> Self:
         """Return the checksums of the rows now; ``backfills`` is how many were published before."""
-        published, waiting = _corrections(tables, table, backfills)
+        published, waiting = corrections_of(tables, table, backfills)
         return cls(
             outputs=Checksum.of(_outputs(tables, table, cut, kept, unsettled)),
             backfills=backfills,
@@ -164,14 +164,14 @@ class TableChecksums:
 
     def hold(self, tables: Tables, table: str, cut: Order, backfills: int) -> bool:
         """Whether the rows that were there at ``cut`` are the same still, and no backfill has waited since."""
-        _, waiting = _corrections(tables, table, self.backfills)
+        _, waiting = corrections_of(tables, table, self.backfills)
         if self.waiting and waiting and backfills == self.backfills:
             return False
         return self.are_those_of(tables, table, cut)
 
     def are_those_of(self, tables: Tables, table: str, cut: Order) -> bool:
         """Whether the rows that were there at ``cut`` are the same still; those of waiting backfills do not count."""
-        published, _ = _corrections(tables, table, self.backfills)
+        published, _ = corrections_of(tables, table, self.backfills)
         if self.corrections is None:
             is_same = published is None or published.select(pl.len()).collect().item() == 0
         else:
@@ -187,7 +187,7 @@ def _outputs(
     return rows if kept is None else kept.among(rows)
 
 
-def _corrections(tables: Tables, table: str, backfills: int) -> tuple[pl.LazyFrame | None, int]:
+def corrections_of(tables: Tables, table: str, backfills: int) -> tuple[pl.LazyFrame | None, int]:
     """The rows by the first ``backfills``, and the number of the others."""
     path = tables.corrections(table)
     if not DeltaTable.is_deltatable(path):

@@ -1,1 +1,0 @@
-"""Erasure of one key from everything that Recount keeps at rest, so that later audits prove what is left."""
