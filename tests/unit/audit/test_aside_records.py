@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.audit.documents import certify, findings
-from tests.unit.declare.test_aside_order import ORDER
+from tests.unit.lifecycle.test_signed_orders import ORDER
 
 from recount.audit.carry.erased_keys import AsideRecords
 from recount.declare.fingerprint import Declared

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.audit.documents import a_run, findings
-from tests.unit.declare.test_erasure import BEGUN
+from tests.unit.lifecycle.test_signed_orders import BEGUN
 
 from recount.audit.carry.erased_keys import ErasedKeys, run_sha256
 from recount.audit.carry.store import Run

@@ -23,7 +23,6 @@ from recount.lifecycle.erasing import Order
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 from recount.tables.places import Tables
-from recount.tables.signed_orders import Erasure
 
 VISITS = Topic(name="visits", key="who", value=RecordSchema.of(seen_by=STRING))
 NOTES = Topology(name="notes", sinks=[stream(VISITS).to(Topic(name="out", key="who"), table="notes")])
@@ -124,8 +123,3 @@ def test_the_next_backfill_goes_on_behind_one_whose_rows_were_erased(tmp_path: P
     assert (tables.next_number(0), tables.next_number(2, erased=2)) == (0, 2)
     with pytest.raises(Terminal, match="older than Kafka"):
         tables.next_number(2, erased=1)
-
-
-def test_a_record_without_an_audit_is_an_archives() -> None:
-    text = '{"erasure":"a","stream":"s","state":"done","version":1,"at_ms":1,"by":"b","reason":"r","generation":0,'
-    assert Erasure.from_json(text + '"batch":1,"audit":null,"salt":"x","key_sha256":"y"}').audit is None
