@@ -35,7 +35,17 @@ from recount.audit.cut.auditable import published_offsets
 from recount.audit.cut.audited_ledger import Ledger
 from recount.audit.explain.misses import IS_OPEN
 from recount.audit.integrity.altered_lineage import Lineage
-from recount.backfill.corrections import Correction, Order, in_order, is_keyed, make_table, record_of, said
+from recount.backfill.corrections import (
+    DELETE_THEM,
+    Correction,
+    Order,
+    in_order,
+    is_keyed,
+    make_table,
+    record_of,
+    require_in_turn,
+    said,
+)
 from recount.backfill.corrections_due import Due, kept_misses
 from recount.backfill.single_backfill import Repaired
 from recount.declare.columns import (
@@ -62,7 +72,6 @@ from recount.runtime.times import clock_ms
 from recount.tables.decisions import DeclarationLog
 from recount.tables.places import Tables
 
-DELETE_THEM = "see who can write to the table, delete these rows there, and run the backfill again"
 _TOLD = {
     RESULT_TIME: T.LongType(),
     REVISION: T.IntegerType(),
@@ -99,14 +108,7 @@ class CorrectionTables:
     def pending(self, done: int) -> list[tuple[int, str]]:
         """Number and name of the backfills that come after the ``done`` on Kafka; raises where one does not follow."""
         found = {(one.number, str(one.name)) for one in self.listed() if one.number is not None and one.number >= done}
-        for expected, (number, name) in enumerate(sorted(found), start=done):
-            if number != expected:
-                raise Terminal(
-                    f"the corrections of {self.topology.name} have a backfill that does not follow the one before it",
-                    given=f"number {number}, {name}",
-                    expected=f"number {expected}",
-                    remedy=DELETE_THEM,
-                )
+        require_in_turn(sorted(found), done, self.topology.name)
         return sorted(found)
 
     def with_pending(self, done: int) -> list[Identity]:

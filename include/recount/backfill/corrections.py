@@ -23,6 +23,7 @@ from recount.declare.output import encode_value, fields_of, output_record
 from recount.declare.topology import Written
 from recount.formats.registry_encoders import encoder_of
 from recount.kafka.dead_letters import KafkaRecord
+from recount.runtime.errors import Terminal
 
 Order = tuple[int, int]
 Standing = Literal["ready", "open", "keyed", "compacted"]
@@ -35,6 +36,9 @@ REMEDIES: Mapping[Standing, str] = {
     "compacted": "their topic is compacted, and a correction would take the place of newer results of the key: write"
     " them to a topic with cleanup_policy delete",
 }
+
+
+DELETE_THEM = "see who can write to the table, delete these rows there, and run the backfill again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +136,18 @@ def said(rows: Sequence[Mapping[str, Any]], identity: Identity) -> list[tuple[by
         (None if row[IS_NULL] else encode_value(fields_of(row, identity.fields)), row[RESULT_TIME]) for row in rows
     ]
     return sorted(found, key=str)
+
+
+def require_in_turn(found: Sequence[tuple[int, str]], done: int, stream: str) -> None:
+    """Raise ``Terminal`` where a backfill of ``found``, by number, does not follow the ``done`` ones on Kafka."""
+    for expected, (number, name) in enumerate(found, start=done):
+        if number != expected:
+            raise Terminal(
+                f"the corrections of {stream} have a backfill that does not follow the one before it",
+                given=f"number {number}, {name}",
+                expected=f"number {expected}",
+                remedy=DELETE_THEM,
+            )
 
 
 def make_table(path: str, schema: T.StructType) -> None:

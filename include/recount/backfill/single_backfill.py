@@ -16,9 +16,7 @@ Corrections are written exactly once however often a repair is run:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -31,11 +29,12 @@ from recount.audit.compare.published import BY_BACKFILL, NO_REVISION
 from recount.audit.compare.results import RELATIVE_TOLERANCE
 from recount.audit.explain.completeness import COMPLETENESS, MISSED
 from recount.audit.integrity.altered_lineage import Lineage
-from recount.backfill.corrections import make_table
+from recount.backfill.corrections import DELETE_THEM, make_table, record_of, require_in_turn
 from recount.declare.columns import (
     AUDIT,
     BACKFILL,
     BACKFILL_NUMBER,
+    IS_NULL,
     NOW,
     NOW_REVISION,
     ORIGIN,
@@ -45,11 +44,8 @@ from recount.declare.columns import (
     WANTED_KEY,
 )
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
-from recount.declare.output import output_record
 from recount.declare.topology import Topology
-from recount.formats.registry_encoders import encoder_of
 from recount.kafka.connection import BACKFILL_SLOT, Connection
-from recount.kafka.dead_letters import KafkaRecord
 from recount.kafka.positions import backfills_of, publish_backfill, published_backfills
 from recount.kafka.transaction import OutputTransaction
 from recount.recompute.single_flow import Flow
@@ -63,7 +59,6 @@ from recount.tables.places import Tables
 
 _TIMES = "__times"
 _SHOWN = 5
-_DELETE_THEM = "see who can write to the table, delete these rows there, and run the backfill again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,7 +257,7 @@ def _append(session: SparkSession, settings: Settings, plan: Plan, rows: DataFra
             f"results of {plan.topology.name} have the largest revision there is, which no stream comes to",
             given=", ".join(str(tuple(row[name] for name in group_of(plan.flow))) for row in forged_rows),
             expected="revisions that count up from 0",
-            remedy=_DELETE_THEM,
+            remedy=DELETE_THEM,
         )
     if number < done and not is_on_kafka(session, Tables(settings.data), plan):
         raise Terminal(
@@ -301,7 +296,8 @@ def _publish_pending(session: SparkSession, settings: Settings, plan: Plan, rows
         pending = _pending(session, settings, plan, rows, done)
         for number, backfill in pending:
             mine = rows.where(F.col(BACKFILL_NUMBER) == number).orderBy(*map(named, group_of(plan.flow))).collect()
-            records = [_record(row.asDict(), plan.flow, version) for row in mine]
+            rows_of_it = ({**row.asDict(), IS_NULL: False, ORIGIN: None} for row in mine)
+            records = [record_of(row, plan.flow.sink, version) for row in rows_of_it]
             publish_backfill(transaction, connection, number, backfill, records)
         return tuple(backfill for _, backfill in pending)
     finally:
@@ -314,14 +310,8 @@ def _pending(
     """Number and id of the backfills in ``rows`` that come after the ``done`` on Kafka; raises for what is forged."""
     named_so = rows.where(F.col(BACKFILL_NUMBER) >= done).select(BACKFILL_NUMBER, BACKFILL).distinct()
     found = [(row[0], row[1]) for row in named_so.orderBy(BACKFILL_NUMBER).collect()]
-    for expected, (number, backfill) in enumerate(found, start=done):
-        if number != expected:
-            raise Terminal(
-                f"corrections/{plan.flow.sink.table} has a backfill that does not follow the one before it",
-                given=f"number {number}, {backfill}",
-                expected=f"number {expected}",
-                remedy=_DELETE_THEM,
-            )
+    require_in_turn(found, done, plan.topology.name)
+    for number, backfill in found:
         _require_planned(session, settings, plan, backfill, rows.where(F.col(BACKFILL_NUMBER) == number))
     return found
 
@@ -334,25 +324,5 @@ def _require_planned(session: SparkSession, settings: Settings, plan: Plan, back
             f"corrections/{plan.flow.sink.table} has corrections that follow from no audit",
             given=f"backfill {backfill}, among others {keys}",
             expected="the results that the audit gives which the backfill is named for",
-            remedy=_DELETE_THEM,
+            remedy=DELETE_THEM,
         )
-
-
-def _record(row: Mapping[str, Any], flow: Flow, version: int) -> KafkaRecord:
-    record = output_record(
-        row,
-        key=flow.sink.key,
-        fields=flow.sink.fields,
-        timestamp_ms=row[RESULT_TIME],
-        revision=row[REVISION],
-        origin="backfill",
-        version=version,
-        encode=encoder_of(flow.sink),
-    )
-    return KafkaRecord(
-        topic=flow.sink.topic.name,
-        key=record.key,
-        value=record.value,
-        headers=tuple(record.headers),
-        timestamp_ms=record.timestamp_ms,
-    )

@@ -39,8 +39,8 @@ from recount.audit.integrity.table_checksums import KeptRows, LineageChecksums, 
 from recount.declare.registry import Stream
 from recount.declare.topology import Topology
 from recount.engine.commit.delta_table import AppendOnlyTable, LedgerTable
-from recount.kafka.backfill_count import published_backfills
 from recount.kafka.connection import Connection
+from recount.kafka.positions import published_backfills
 from recount.lifecycle.held_rows import HeldKey, objection_to
 from recount.lifecycle.reset import require_no_driver, standstill
 from recount.lifecycle.tombstones import compacted, publish_tombstones, records_since
@@ -136,8 +136,11 @@ class KeyErasure(ABC):
                     expected="a stream that stands still, whose newest audit is a match up to its last batch",
                     remedy="do what is said, then run this again",
                 )
-            done = self._complete(self._unfinished or self._record(self._begun(), "begun"))
-            return self._record(replace(done, state="done"), "done")
+            begun = self._unfinished or self._record(self._begun())
+            self.observer("begun")
+            done = self._record(replace(self._complete(begun), state="done"))
+            self.observer("done")
+            return done
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -165,11 +168,10 @@ class KeyErasure(ABC):
             **more,
         )
 
-    def _record(self, erasure: Erasure, step: Literal["begun", "done"]) -> Erasure:
+    def _record(self, erasure: Erasure) -> Erasure:
         """Append ``erasure``, signed where there is a key; returns it as it is stored."""
         signed = signed_record(erasure, signer_in(self.settings.keys))
         ErasureLog(self.settings.data, self.name).append(signed)
-        self.observer(step)
         return signed
 
     @property

@@ -42,8 +42,8 @@ from recount.declare.operators.tables import TableAggregate, is_read_as_table
 from recount.declare.registry import is_audited
 from recount.declare.topology import Topology, Written
 from recount.engine.operators.batch_graph import Graph
+from recount.engine.operators.batch_processing import key_column
 from recount.engine.stage.partials import plan_of
-from recount.engine.state.key_states import key_column
 from recount.recompute.operators.carried import (
     CLOCKS,
     ID_NAME,
