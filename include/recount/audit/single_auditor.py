@@ -19,7 +19,7 @@ from recount.audit.compare.published import is_after
 from recount.audit.compare.results import charted
 from recount.audit.compare.side_ledgers import Listing
 from recount.audit.compare.single_judge import Judge, Judgement, Row, Stretch
-from recount.audit.cut.auditable import judgeable_offsets, settled_ledger, settled_since
+from recount.audit.cut.auditable import covered, judgeable_offsets, settled_ledger
 from recount.audit.cut.audited_ledger import Ledger, Order, Repetition, ledger_faults, topic_faults
 from recount.audit.cut.in_force import InForce, certified_runs
 from recount.audit.cut.kept_log import (
@@ -156,17 +156,23 @@ class Auditor:
         backfills = published_backfills(self._connection, self._topology)
         published = self._in_force.own(sink, decided(self._connection, sink))
         letters = self._in_force.own_ranges(dead_letters, decided_if_any(self._connection, dead_letters))
-        covered = None if repetition or from_the_beginning else self._since_the_last(reached, interval, erased)
-        if covered:
-            ledger, cut, seed = covered
+        if repetition is None:
+            ledger, cut, seed = covered(
+                self.store,
+                self._tables,
+                self._topology,
+                erased,
+                erased.admits,
+                reached,
+                interval.end_ms,
+                from_the_beginning=from_the_beginning,
+            )
+            if from_the_beginning and erased.newest is None:
+                seed = self._first_seed(ledger)
         else:
             ledger = settled_ledger(self._tables, self._topology, reached)
-            if repetition is None:
-                cut = ledger.up_to(reached).cut_before(interval.end_ms)
-                seed = self._seed(ledger, cut, erased, from_the_beginning=from_the_beginning)
-            else:
-                cut, seed = repetition.cut_in(ledger), self.store.seed_of(repetition.seed)
-                erased.require_repeatable(repetition.audit, seed.run)
+            cut, seed = repetition.cut_in(ledger), self.store.seed_of(repetition.seed)
+            erased.require_repeatable(repetition.audit, seed.run)
         reach = Reach(seed=seed, cut=cut, short=repetition.short if repetition else ())
         if repetition is None and not from_the_beginning:
             same = self.store.seed_at(ledger, cut.order, erased.admits)
@@ -214,28 +220,6 @@ class Auditor:
             short=reach.short,
             aside=AsideRecords.of(self._settings, self._topology.name),
         )
-
-    def _seed(self, ledger: Ledger, cut: BatchProof, erased: ErasedKeys, *, from_the_beginning: bool) -> Seed:
-        """The audit at which one up to ``cut`` begins; behind an erasure none can look."""
-        if erased.newest is None:
-            return self._first_seed(ledger) if from_the_beginning else self.store.seed_for(ledger, cut.order)
-        erased.require_judgeable(cut.order)
-        found = NOTHING if from_the_beginning else self.store.seed_for(ledger, cut.order, erased.admits)
-        return found if found.run else self.store.seed_of(erased.newest.audit)
-
-    def _since_the_last(
-        self, reached: Mapping[tuple[str, int], int], interval: Interval, erased: ErasedKeys
-    ) -> tuple[Ledger, BatchProof, Seed] | None:
-        """The ledger since the last cut that there was, with the new cut and its seed.
-
-        None where that does not do: no batch came since, the interval ends before, or the cut is of another ledger.
-        """
-        found = settled_since(self.store.runs(), self._tables, self._topology, reached, interval.end_ms)
-        if found is None:
-            return None
-        ledger, cut = found
-        seed = self.store.seed_for(ledger, cut.order, erased.admits)
-        return (ledger, cut, seed) if seed.run else None
 
     def _first_seed(self, ledger: Ledger) -> Seed:
         """From where this declaration can be judged: the beginning of the log, or the batch of its upgrade."""

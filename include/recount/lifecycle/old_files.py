@@ -57,8 +57,12 @@ def remove_old(settings: Settings, now_ms: int, *, only_count: bool = False) -> 
     if not only_count:
         for folder in (results, logs):
             _remove_empty(folder)
-    silent = _emptied(of_drivers, now_ms, keeping.milliseconds("logs"), only_count=only_count)
-    return [*freed, silent, _cut(logs, only_count=only_count)]
+    kept_ms = keeping.milliseconds("logs")
+    stats = [(path, path.lstat()) for path in of_drivers.glob("*") if path.is_file() and kept_ms is not None]
+    silent = [path for path, stat in stats if stat.st_size and now_ms - stat.st_mtime_ns // 1_000_000 > (kept_ms or 0)]
+    freed.append(_cut("logs of drivers", silent, 0, only_count=only_count))
+    long = [path for path in _walked(logs) if not path.is_symlink() and path.stat().st_size > LOG_BYTES]
+    return [*freed, _cut("long logs", long, LOG_BYTES_LEFT, only_count=only_count)]
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
@@ -85,41 +89,27 @@ def _removed(kind: str, places: Iterable[Path], now_ms: int, kept_ms: int | None
     return Freed(kind=kind, files=files, bytes=size)
 
 
-def _emptied(folder: Path, now_ms: int, kept_ms: int | None, *, only_count: bool) -> Freed:
-    files = size = 0
-    for path in folder.glob("*") if kept_ms is not None else ():
-        told = path.lstat()
-        if path.is_file() and told.st_size and now_ms - told.st_mtime_ns // 1_000_000 > (kept_ms or 0):
-            files, size = files + 1, size + told.st_size
-            if not only_count:
-                os.truncate(path, 0)
-    return Freed(kind="logs of drivers", files=files, bytes=size)
-
-
 def _remove_empty(folder: Path) -> None:
     for here, _, _ in sorted(os.walk(folder), reverse=True):
         if Path(here) != folder and not any(Path(here).iterdir()):
             Path(here).rmdir()
 
 
-def _cut(logs: Path, *, only_count: bool) -> Freed:
-    """Cut long logs in place: their writers have them open, and append. Lines written meanwhile are lost."""
+def _cut(kind: str, paths: Iterable[Path], left: int, *, only_count: bool) -> Freed:
+    """Cut logs in place to their last lines: their writers have them open, and append. Lines of meanwhile are lost."""
     files = size = 0
-    for path in _walked(logs):
-        length = path.stat().st_size
-        if path.is_symlink() or length <= LOG_BYTES:
-            continue
-        files, size = files + 1, size + length - LOG_BYTES_LEFT
+    for path in paths:
+        files, size = files + 1, size + path.stat().st_size - left
         if only_count:
             continue
         with path.open("r+b") as log:
-            log.seek(-LOG_BYTES_LEFT, os.SEEK_END)
+            log.seek(-left, os.SEEK_END)
             log.readline()
             last = log.read()
             log.seek(0)
             log.write(last)
             log.truncate()
-    return Freed(kind="long logs", files=files, bytes=size)
+    return Freed(kind=kind, files=files, bytes=size)
 
 
 def maintain(

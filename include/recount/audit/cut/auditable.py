@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from recount.audit.audit_shape import flow_of
 from recount.audit.carry.erased_keys import ErasedKeys
-from recount.audit.carry.store import NOTHING, AuditStore, Run
+from recount.audit.carry.store import NOTHING, AuditStore, Run, Seed
 from recount.audit.certificate.signing import signer_in
 from recount.audit.compare.identity import identity_of
 from recount.audit.cut.audited_ledger import Ledger, Order
@@ -142,6 +142,37 @@ def settled_since(
     return None
 
 
+def covered(
+    store: AuditStore,
+    tables: Tables,
+    topology: Topology,
+    erased: ErasedKeys,
+    usable: Callable[[Run], bool],
+    reached: Mapping[tuple[str, int], int],
+    end_ms: int | None,
+    *,
+    from_the_beginning: bool,
+) -> tuple[Ledger, BatchProof, Seed]:
+    """The ledger, the last batch to judge, and the audit at which one begins that judges it.
+
+    That is the newest audit that is ``usable``; behind an erasure none can look. The ledger is that since the last cut
+    where this will do.
+    """
+    since = None if from_the_beginning else settled_since(store.runs(), tables, topology, reached, end_ms)
+    if since is not None:
+        ledger, cut = since
+        seed = store.seed_for(ledger, cut.order, usable)
+        if seed.run is not None:
+            return ledger, cut, seed
+    ledger = settled_ledger(tables, topology, reached)
+    cut = ledger.up_to(reached).cut_before(end_ms)
+    erased.require_judgeable(cut.order)
+    seed = NOTHING if from_the_beginning else store.seed_for(ledger, cut.order, usable)
+    if seed.run is None and erased.newest is not None:
+        seed = store.seed_of(erased.newest.audit)
+    return ledger, cut, seed
+
+
 def _holds(proof: BatchProof, published: Mapping[tuple[str, int], int]) -> bool:
     ends = proof.ends
     return all(ends.get(partition, -1) >= offset for partition, offset in published.items())
@@ -213,20 +244,9 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
     def usable(run: Run) -> bool:
         return erased.admits(run) and (is_single or run.fingerprint == fingerprint)
 
-    seed = NOTHING
-    since = None if request.from_the_beginning else settled_since(store.runs(), tables, topology, reached, end_ms)
-    if since:
-        ledger, cut = since
-        seed = store.seed_for(ledger, cut.order, usable)
-    if seed.run is None:
-        ledger = settled_ledger(tables, topology, reached)
-        cut = ledger.up_to(reached).cut_before(end_ms)
-        if erased.newest:
-            erased.require_judgeable(cut.order)
-        if not request.from_the_beginning:
-            seed = store.seed_for(ledger, cut.order, usable)
-            if seed.run is None and erased.newest:
-                seed = store.seed_of(erased.newest.audit)
+    ledger, cut, seed = covered(
+        store, tables, topology, erased, usable, reached, end_ms, from_the_beginning=request.from_the_beginning
+    )
     sources = sources_of(connection, tables, topology, request.source)
     log = StretchLog(connection=connection, tables=tables, sources=sources)
     if request.from_the_beginning:

@@ -23,7 +23,7 @@ from recount.audit.compare.correction_claims import KnownCorrections, Listed, li
 from recount.audit.compare.identity import Identity
 from recount.audit.compare.judge import Before
 from recount.audit.compare.published import is_after
-from recount.audit.cut.auditable import judgeable_offsets, settled_ledger, settled_since
+from recount.audit.cut.auditable import covered, judgeable_offsets, settled_ledger
 from recount.audit.cut.audited_ledger import Ledger, Order, Repetition, topic_faults
 from recount.audit.cut.in_force import InForce, certified_runs, removed_by_now
 from recount.audit.cut.kept_log import Reach, StretchLog, decided_if_any, still_seen
@@ -193,12 +193,19 @@ class Scoping:
         listed = listed_backfills(self._tables, self.topology)
         backfills = repetition.backfills if repetition else published_names(listed, done)
         if repetition is None:
-            known = None if from_the_beginning else self._since_the_last(reached, interval, erased)
-            settled, cut, seed = known or self._since_an_earlier(
-                reached, interval, erased, from_the_beginning=from_the_beginning
+            settled, cut, seed = covered(
+                self.store,
+                self._tables,
+                self.topology,
+                erased,
+                self._usable(erased),
+                reached,
+                interval.end_ms,
+                from_the_beginning=from_the_beginning,
             )
+            self._require_left_by(erased, seed)
             reach = Reach(seed=seed, cut=cut)
-            at_cut = NOTHING if from_the_beginning else self._seed_at(settled, cut.order, erased)
+            at_cut = NOTHING if from_the_beginning else self.store.seed_at(settled, cut.order, self._usable(erased))
             if not from_the_beginning:
                 reach = there.reach(settled, seed, cut, at_cut)
                 seed, cut = reach.seed, reach.cut
@@ -252,60 +259,17 @@ class Scoping:
             aside=AsideRecords.of(self.settings, self.topology.name),
         )
 
-    def _since_the_last(
-        self,
-        reached: Mapping[tuple[str, int], int],
-        interval: Interval,
-        erased: ErasedKeys,
-    ) -> tuple[Ledger, BatchProof, Seed] | None:
-        """The ledger since the last cut that there was, with the new cut and its seed; None where that does not do."""
-        if not self.is_incremental:
-            return None
-        found = settled_since(self.store.runs(), self._tables, self.topology, reached, interval.end_ms)
-        if found is None:
-            return None
-        ledger, cut = found
-        seed = self._seed_for(ledger, cut.order, erased)
-        return (ledger, cut, seed) if seed.run else None
-
-    def _since_an_earlier(
-        self,
-        reached: Mapping[tuple[str, int], int],
-        interval: Interval,
-        erased: ErasedKeys,
-        *,
-        from_the_beginning: bool,
-    ) -> tuple[Ledger, BatchProof, Seed]:
-        """All of the ledger, with the cut, and any seed before it; behind an erasure no audit can look."""
-        ledger = settled_ledger(self._tables, self.topology, reached)
-        cut = ledger.up_to(reached).cut_before(interval.end_ms)
-        erased.require_judgeable(cut.order)
-        seed = NOTHING if from_the_beginning else self._seed_for(ledger, cut.order, erased)
-        if seed.run is None and erased.newest is not None:
-            seed = self._left_by(erased)
-        return ledger, cut, seed
-
-    def _left_by(self, erased: ErasedKeys) -> Seed:
-        """The audit that the newest erasure has left."""
-        assert erased.newest is not None
-        seed = self.store.seed_of(erased.newest.audit)
-        if seed.run is None or not self._has_snapshot(seed.run, erased):
+    def _require_left_by(self, erased: ErasedKeys, seed: Seed) -> None:
+        """Raise ``Terminal`` where ``seed``, an audit that the newest erasure has left, lacks its snapshot."""
+        newest = erased.newest
+        if newest and seed.run and seed.run.audit == newest.audit and not self._has_snapshot(seed.run, erased):
             raise Terminal(
-                f"the snapshot that erasure {erased.newest.erasure} left is not there, or is another one",
-                given=f"audit {erased.newest.audit}",
-                expected=f"the snapshot {erased.newest.snapshot_after}, of the deployed declaration",
+                f"the snapshot that erasure {newest.erasure} left is not there, or is another one",
+                given=f"audit {newest.audit}",
+                expected=f"the snapshot {newest.snapshot_after}, of the deployed declaration",
                 remedy="no audit can begin before it: restore the audit's tables from a backup of after the erasure, or"
                 f" `recount reset {self.topology.name}`",
             )
-        return seed
-
-    def _seed_for(self, ledger: Ledger, cut: Order, erased: ErasedKeys) -> Seed:
-        """The newest audit of this declaration whose snapshot is what its certificate says, or ``NOTHING``."""
-        return self.store.seed_for(ledger, cut, self._usable(erased)) if self.is_incremental else NOTHING
-
-    def _seed_at(self, ledger: Ledger, cut: Order, erased: ErasedKeys) -> Seed:
-        """The same of the batch ``cut`` itself."""
-        return self.store.seed_at(ledger, cut, self._usable(erased)) if self.is_incremental else NOTHING
 
     def _is_before(self, audit: str) -> Callable[[Run], bool]:
         """Whether an audit was complete before ``audit``, and its snapshot is still there."""
@@ -313,8 +277,8 @@ class Scoping:
         return lambda run: run.audit in earlier and self.snapshots.has(run.audit)
 
     def _usable(self, erased: ErasedKeys) -> Callable[[Run], bool]:
-        """Whether an audit can go on from one."""
-        return lambda run: erased.admits(run) and self._has_snapshot(run, erased)
+        """Whether an audit can go on from one of this declaration: its snapshot is what its certificate says."""
+        return lambda run: self.is_incremental and erased.admits(run) and self._has_snapshot(run, erased)
 
     def _require_snapshot(self, seed: Seed) -> None:
         if seed.run and not self.snapshots.has(seed.run.audit):
