@@ -87,7 +87,7 @@ class ArchiveErasure(KeyErasure):
         return self._begin(last.generation, last.batch, None)
 
     def is_read_by(self, reader: Topology) -> bool:
-        """Whether audits of ``reader`` would still read one of these records: none lies before its newest erasure."""
+        """Whether audits of ``reader`` would still read one of these records: it is behind its newest erasure."""
         return self._reach_beyond(self._erased_up_to(reader))
 
     def _hindrances(self) -> Iterator[str]:
