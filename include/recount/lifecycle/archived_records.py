@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 from deltalake import DeltaTable, Field
@@ -75,7 +76,7 @@ class ArchiveErasure(KeyErasure):
         self.observer("files")
         return begun
 
-    def _begun(self) -> Erasure:
+    def _behind(self) -> Mapping[str, Any]:
         last = self._last
         if last is None:
             raise Terminal(
@@ -84,7 +85,7 @@ class ArchiveErasure(KeyErasure):
                 expected="a table that its stream has made",
                 remedy="restore the whole table, its _delta_log included, from a backup",
             )
-        return self._begin(last.generation, last.batch, None)
+        return {"generation": last.generation, "batch": last.batch, "audit": None}
 
     def is_read_by(self, reader: Topology) -> bool:
         """Whether audits of ``reader`` would still read one of these records: it is behind its newest erasure."""

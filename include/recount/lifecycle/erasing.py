@@ -18,7 +18,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from deltalake import DeltaTable
@@ -42,7 +41,7 @@ from recount.engine.commit.delta_table import AppendOnlyTable, LedgerTable
 from recount.kafka.connection import Connection
 from recount.kafka.positions import published_backfills
 from recount.lifecycle.held_rows import HeldKey, objection_to
-from recount.lifecycle.reset import require_no_driver, standstill
+from recount.lifecycle.reset import is_there, require_no_driver, standstill
 from recount.lifecycle.tombstones import compacted, publish_tombstones, records_since
 from recount.runtime.errors import RecountError, Terminal
 from recount.runtime.settings import Settings
@@ -88,7 +87,8 @@ class KeyErasure(ABC):
     def _hindrances(self) -> Iterator[str]: ...
 
     @abstractmethod
-    def _begun(self) -> Erasure: ...
+    def _behind(self) -> Mapping[str, Any]:
+        """The fields of its record that say behind which batch, and audit, the key is erased."""
 
     @abstractmethod
     def _complete(self, begun: Erasure) -> Erasure: ...
@@ -148,8 +148,7 @@ class KeyErasure(ABC):
         with standstill(Connection.of(self.settings), self.declared):
             yield
 
-    def _begin(self, generation: int, batch: int, audit: str | None, **more: Any) -> Erasure:
-        """The record that it has begun; ``more`` are fields of ``Erasure``."""
+    def _begun(self) -> Erasure:
         salt, at_ms = new_salt(), clock_ms()
         return Erasure(
             erasure=f"{self.name}-{at_ms}",
@@ -159,13 +158,10 @@ class KeyErasure(ABC):
             at_ms=at_ms,
             by=self.order.by,
             reason=self.order.reason,
-            generation=generation,
-            batch=batch,
-            audit=audit,
             salt=salt,
             key_sha256=key_sha256(salt, self.order.key),
             counts=self.counts(),
-            **more,
+            **self._behind(),
         )
 
     def _record(self, erasure: Erasure) -> Erasure:
@@ -209,21 +205,21 @@ class StreamErasure(KeyErasure):
         with super()._alone(), locked(folder):
             yield
 
-    def _begun(self) -> Erasure:
+    def _behind(self) -> Mapping[str, Any]:
         proof, run = Ledger.newest(self._tables, self.name), AuditStore(None, self._tables, self.name).furthest()
         assert proof is not None, "there is a hindrance"
         assert run is not None, "there is a hindrance"
         offsets: dict[str, dict[str, int]] = {}
         for part in proof.partitions:
             offsets.setdefault(part.topic, {})[str(part.partition)] = part.end
-        return self._begin(
-            proof.generation,
-            proof.batch,
-            run.audit,
-            offsets=offsets,
-            backfills=published_backfills(Connection.of(self.settings), self.declared),
-            snapshot_before=self._seed_sha256(run),
-        )
+        return {
+            "generation": proof.generation,
+            "batch": proof.batch,
+            "audit": run.audit,
+            "offsets": offsets,
+            "backfills": published_backfills(Connection.of(self.settings), self.declared),
+            "snapshot_before": self._seed_sha256(run),
+        }
 
     def _complete(self, begun: Erasure) -> Erasure:
         store = AuditStore(None, self._tables, self.name)
@@ -262,8 +258,9 @@ class StreamErasure(KeyErasure):
         stream, tables, connection = self.name, self._tables, Connection.of(self.settings)
         audit_it = f"run `recount audit --stream {stream}`"
         InForce.of(self.declared, self.settings.data)
-        if Path(self.settings.data.removeprefix("file://"), "former", stream).exists():
-            yield f"resets have kept tables aside, which are not looked through: remove {tables.root}/former/{stream}"
+        former = f"{tables.root}/former/{stream}"
+        if is_there(former):
+            yield f"resets have kept tables aside, which are not looked through: remove {former}"
         proof, run = Ledger.newest(tables, stream), AuditStore(None, tables, stream).furthest()
         if proof is None or run is None:
             yield f"no audit of {stream} is complete: {audit_it}"

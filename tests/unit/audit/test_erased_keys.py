@@ -1,25 +1,28 @@
-"""An erasure counts where one who may sign has signed it; anything else is named, and audits begin behind the rest."""
+"""An erasure, or an order to set a record aside, counts where one who may sign has signed it; all else is named."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.audit.documents import a_run, findings
-from tests.unit.lifecycle.test_signed_orders import BEGUN
+from tests.unit.lifecycle.test_signed_orders import BEGUN, ORDER
 
-from recount.audit.carry.erased_keys import ErasedKeys, run_sha256
+from recount.audit.carry.erased_keys import AsideRecords, ErasedKeys, run_sha256
 from recount.audit.carry.store import Run
 from recount.audit.certificate.certificate_files import load
 from recount.audit.certificate.issuing import issue
-from recount.audit.certificate.signing import make_keys, signer_in
+from recount.audit.certificate.signing import make_keys, signed_record, signer_in
 from recount.certificate.chain import Chain
 from recount.certificate.document import Unverified, certified, verify
+from recount.declare.fingerprint import Declared
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
-from recount.tables.decisions import ErasureLog
-from recount.tables.signed_orders import Erasure
+from recount.tables.decisions import AsideLog, DeclarationLog, ErasureLog
+from recount.tables.signed_orders import AsideOrder, Erasure
 
 DONE = replace(BEGUN, state="done", stream="revenue", snapshot_before="a", snapshot_after="b")
 
@@ -33,12 +36,9 @@ def settings(tmp_path: Path) -> Settings:
 
 def noted(settings: Settings, erasure: Erasure) -> Erasure:
     """``erasure``, signed and in the table."""
-    signer = signer_in(settings.keys)
-    assert signer is not None
-    hashed = erasure.hashed(signer.key_id)
-    told = replace(hashed, signature=signer.signature(hashed.signed))
-    ErasureLog(settings.data, erasure.stream).append(told)
-    return told
+    signed = signed_record(erasure, signer_in(settings.keys))
+    ErasureLog(settings.data, erasure.stream).append(signed)
+    return signed
 
 
 def forge(settings: Settings, erasure: Erasure) -> None:
@@ -166,3 +166,65 @@ def test_a_later_certificate_lists_every_erasure_of_the_one_before(settings: Set
     verify(certified({**findings("night-5"), "erasures": [done.to_document()]}, first), [first])
     chain = Chain("revenue", {"night-4.json": first, "night-5.json": later})
     assert any("is not mentioned" in str(fault) for fault in chain.faults())
+
+
+STREAM, TABLE = "revenue", "table set-aside/revenue"
+
+
+def ordered(settings: Settings, offset: int, version: int = 1) -> AsideOrder:
+    """An order in the table."""
+    said = {**ORDER.to_document(), "stream": STREAM, "topic": "orders", "partition": 0}
+    order = AsideOrder(**{**said, "offset": offset, "version": version})
+    order = signed_record(order, signer_in(settings.keys))
+    AsideLog(settings.data, STREAM).append(order)
+    return order
+
+
+def audited(settings: Settings, audit: str, version: int = 1, *orders: AsideOrder) -> None:
+    """A certificate of offsets up to 12 that lists ``orders``."""
+    document: dict[str, Any] = {**findings(audit), "set_aside": [one.to_document() for one in orders]}
+    document["declaration"] = {**document["declaration"], "stream_version": version}
+    issue(STREAM, audit, lambda: document, settings.reports, signer=signer_in(settings.keys))
+
+
+def reset(settings: Settings) -> None:
+    DeclarationLog(settings.data, STREAM).enact("reset", Declared(document={"kind": "topology"}), version=2)
+
+
+def wrong(settings: Settings) -> list[tuple[str, str, str]]:
+    found = AsideRecords.of(settings, STREAM).differences()
+    assert {one.place for one in found} <= {TABLE}
+    return [(one.verdict, one.evidence[0], one.actual or "") for one in found]
+
+
+def test_an_order_of_a_record_that_no_audit_had_judged_counts(settings: Settings) -> None:
+    audited(settings, "night-1")
+    order = ordered(settings, 12)
+    assert AsideRecords.of(settings, STREAM).orders == (order,)
+    assert wrong(settings) == []
+
+
+def test_an_order_of_a_record_that_an_audit_has_judged_is_forged_unless_that_audit_lists_it(settings: Settings) -> None:
+    listed, late = ordered(settings, 4), ordered(settings, 11)
+    audited(settings, "night-1", 1, listed)
+    assert AsideRecords.of(settings, STREAM).orders == (listed,)
+    said = "an earlier audit has judged orders-0@11 as a record of the stream"
+    assert wrong(settings) == [("extra", str(late.place), said)]
+
+
+def test_an_order_of_the_version_before_a_reset_is_neither_counted_nor_called_forged(settings: Settings) -> None:
+    listed = ordered(settings, 4)
+    audited(settings, "night-1", 1, listed)
+    reset(settings)
+    audited(settings, "night-2", 2)
+    assert AsideRecords.of(settings, STREAM).orders == ()
+    assert wrong(settings) == []
+    mine = ordered(settings, 12, version=2)
+    assert AsideRecords.of(settings, STREAM).orders == (mine,)
+
+
+def test_an_order_that_only_a_certificate_has_is_lost_and_counts(settings: Settings) -> None:
+    order = AsideOrder(**{**json.loads(ORDER.to_json()), "stream": STREAM}).hashed(None)
+    audited(settings, "night-1", 1, order)
+    assert AsideRecords.of(settings, STREAM).orders == (order,)
+    assert wrong(settings) == [("lost", str(order.place), "no such order")]
