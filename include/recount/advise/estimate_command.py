@@ -237,7 +237,7 @@ def estimate(
         given,
         measured=measured(replace(declaration, name=name), root) if root else None,
         status=_status(settings, name) if settings and not data else None,
-        benchmark=benchmark_figures(_existing(benchmark)),
+        benchmark=benchmark_figures(benchmark or RESULTS) if benchmark or RESULTS.exists() else {},
     )
     if (stream or data) and report.measured is None:
         raise _never_ran(name, root)
@@ -268,17 +268,6 @@ def _status(settings: Settings, name: str) -> StreamStatus | None:
         return None
     finally:
         board.close()
-
-
-def _existing(path: Path | None) -> Path:
-    if path is not None and not path.exists():
-        raise Terminal(
-            "no benchmark results",
-            given=str(path),
-            expected="a file that `make bench` wrote",
-            remedy="check --benchmark, or leave it out",
-        )
-    return path or RESULTS
 
 
 def document(report: Report) -> dict[str, Any]:

@@ -33,17 +33,17 @@ _RECORDS_THAT_TELL = 1_000
 def benchmark_figures(path: Path) -> Mapping[str, Sequence[str]]:
     """Figures of Recount in a run of ``make bench`` in ``path``: medians of its repetitions, with what they are of.
 
-    By ``throughput``, ``exactly once``, ``latency`` and ``restart``; empty where it did not measure that, or there is
-    no such file. Raises ``Terminal`` for a file that is no such run.
+    By ``throughput``, ``exactly once``, ``latency`` and ``restart``; empty where it did not measure that. Raises
+    ``Terminal`` for a file that is no such run, or is not there.
     """
     try:
-        return _figures(json.loads(path.read_text())) if path.exists() else {}
-    except (ValueError, KeyError, TypeError) as error:
+        return _figures(json.loads(path.read_text()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise Terminal(
             "benchmark results that cannot be read",
             given=f"{path}: {error!r}",
             expected="what `make bench` writes",
-            remedy="run make bench, or remove the file",
+            remedy="run make bench, or name another file with --benchmark",
         ) from error
 
 

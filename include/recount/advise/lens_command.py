@@ -57,13 +57,6 @@ def lens(
     settings = Settings.from_environment(os.environ).acting_as("audit")
     topology = declared(settings.topologies).topology(stream)
     start_ms, end_ms = (None if text is None else instant_ms(text) for text in (start, end))
-    if start_ms is not None and end_ms is not None and end_ms <= start_ms:
-        raise Terminal(
-            "the end is not after the start",
-            given=f"--start {start}, --end {end}",
-            expected="an end that is after the start",
-            remedy="exchange the two, or leave --end out for all batches from the start on",
-        )
     answer = lens_of(settings, topology, start_ms=start_ms, end_ms=end_ms, batch_records=batch_records, first=first)
     if as_json:
         print(json.dumps(answer.document(), ensure_ascii=False))

@@ -44,8 +44,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["section-visits"], "the lens has no model of section-visits"),
         (["revenue-by-region", "--start", "yesterday"], "no time"),
         (["revenue-by-region"], "revenue-by-region has read no record then"),
-        (["revenue-by-region", "--start", "1500", "--end", "1499"], "the end is not after the start"),
-        (["revenue-by-region", "--start", "1500", "--end", "1500"], "the end is not after the start"),
+        (["revenue-by-region", "--start", "1500", "--end", "1499"], "revenue-by-region has read no record then"),
         (["revenue-by-region", "--start", "1500", "--end", "1501"], "revenue-by-region has read no record then"),
     ],
 )

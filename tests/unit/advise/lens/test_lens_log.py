@@ -28,11 +28,6 @@ TEN = kept_key(tumbling("10 ms", grace="0 ms"))
 LOG = ClickLog([[(0, time_ms, "ann"), (1, time_ms, "bob")] for time_ms in (5, 15, 25, 35, 45)])
 
 
-def test_without_an_interval_all_batches_are_asked_about() -> None:
-    span = LOG.span(TEN)
-    assert (span.ranges, span.judged_from) == ({0: (0, 5), 1: (0, 5)}, {0: 0, 1: 0})
-
-
 def test_batches_before_the_interval_are_read_as_far_as_they_share_windows() -> None:
     """Before batch 4 stream time is 35: no record on time is in a window that starts before 25."""
     span = LOG.span(TEN, start_ms=5_000)
