@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
+from contextlib import closing
 from typing import Self
 
 from recount.airflow.drivers import find_driver, record_of
@@ -18,29 +19,20 @@ from recount.runtime.settings import Settings
 
 def last_status(connection: Connection, stream: str, isolation: Isolation = "read_committed") -> StreamStatus | None:
     """The stream's last status, None before the first."""
-    board = StatusBoard(connection, isolation=isolation)
-    try:
+    with closing(StatusBoard(connection, isolation=isolation)) as board:
         return board.of(stream)
-    finally:
-        board.close()
 
 
 def hidden_status(connection: Connection, stream: str) -> str | None:
     """Return the place of a later status of the stream that an open transaction hides, None where there is none."""
-    board = StatusBoard(connection)
-    try:
+    with closing(StatusBoard(connection)) as board:
         return board.hidden(stream)
-    finally:
-        board.close()
 
 
 def is_held(stream: str) -> bool:
     """Whether an order to stop stands for the stream's last driver: then none is launched until it is withdrawn."""
-    hold = Hold(_here()[0], stream)
-    try:
+    with closing(Hold.of(stream)) as hold:
         return hold.stands()
-    finally:
-        hold.close()
 
 
 class Hold:
@@ -106,9 +98,8 @@ def wait_for_end(stream: str, patience_s: float, group: str | None = None) -> bo
     The driver of a ``group`` goes on when one of its streams has ended.
     """
     connection, settings = _here()
-    board = StatusBoard(connection)
     deadline = time.monotonic() + patience_s
-    try:
+    with closing(StatusBoard(connection)) as board:
         while time.monotonic() < deadline:
             status = board.of(stream)
             driver = find_driver(record_of(settings.run, group or stream))
@@ -117,9 +108,7 @@ def wait_for_end(stream: str, patience_s: float, group: str | None = None) -> bo
             if is_gone or (said_so and (driver is None or group is not None)):
                 return True
             time.sleep(0.5)
-        return False
-    finally:
-        board.close()
+    return False
 
 
 def _here() -> tuple[Connection, Settings]:

@@ -16,6 +16,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -264,11 +265,9 @@ class StreamHealthTrigger(BaseTrigger):
             degraded=self.degraded,
             log=log_of(settings.logs, self.group or self.stream),
         )
-        try:
-            finding = await self._first(watch.look)
+        with closing(watch):
+            finding = await first_answer(watch.look, self.log.warning)
             yield TriggerEvent(finding.to_event())
-        finally:
-            watch.close()
 
     async def on_kill(self) -> None:
         if not await _is_over(self):
@@ -276,9 +275,6 @@ class StreamHealthTrigger(BaseTrigger):
             return
         self.log.info("a user ended the task: stopping stream %s", self.stream)
         await asyncio.to_thread(stop_and_wait, self.stream, self.after_epoch + 1, _STOP_PATIENCE_S, self.group)
-
-    async def _first(self, look: Callable[[], Answer | None]) -> Answer:
-        return await first_answer(look, self.log.warning)
 
 
 class BackoffTrigger(BaseTrigger):
@@ -313,11 +309,8 @@ class ReleaseTrigger(BaseTrigger):
         return _path(self), {"stream": self.stream}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        hold = Hold.of(self.stream)
-        try:
+        with closing(Hold.of(self.stream)) as hold:
             await first_answer(lambda: None if hold.stands() else True, self.log.warning)
-        finally:
-            hold.close()
         yield TriggerEvent({})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any, Self
 
 from confluent_kafka import IsolationLevel, KafkaException, Producer
@@ -41,12 +42,9 @@ def published_head(connection: Connection, stream: str, *, topic: str = CERTIFIC
     Raises ``UnreadableHead`` for a record that is none, ``Transient`` where a transaction stays open.
     """
     topic = connection.own(topic)
-    view = CompactedView(connection, topic)
-    try:
+    with closing(CompactedView(connection, topic)) as view:
         _wait_until_stable(connection, topic)
         value = view.refresh().get(stream)
-    finally:
-        view.close()
     return None if value is None else _head(value, stream, topic)
 
 

@@ -10,6 +10,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields
 from types import NoneType
 from typing import Literal, get_args
@@ -209,11 +210,8 @@ def last_epoch(connection: Connection, stream: str, topic: str = STATUS) -> int:
     Read uncommitted: an open transaction on the topic must not hide the last driver from the next one, nor from an
     order to stop. The epoch of a status that is aborted is skipped, no more.
     """
-    board = StatusBoard(connection, topic, isolation="read_uncommitted")
-    try:
+    with closing(StatusBoard(connection, topic, isolation="read_uncommitted")) as board:
         status = board.of(stream)
-    finally:
-        board.close()
     return status.lease_epoch if status else 0
 
 

@@ -65,7 +65,7 @@ def describe(
 def _in_words(stream: Topology | Archive) -> str:
     if isinstance(stream, Topology):
         # imports Spark, which `fingerprint` does without
-        from recount.audit.objections import objections
+        from recount.audit.cut.auditable import objections
 
         refused = [f"  audits refuse it: {one}" for one in objections(stream)]
         kept = {node.topic.name: kept_for_ms(node.topic) for node in stream.written}

@@ -22,10 +22,9 @@ from deltalake import DeltaTable, Schema
 from recount.audit.audit_shape import flow_of
 from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.carry.store import complete_runs
-from recount.audit.cut.auditable import published_offsets, settled_ledger
+from recount.audit.cut.auditable import objection_to_beginning, published_offsets, settled_ledger
 from recount.audit.cut.audited_ledger import Ledger
 from recount.audit.cut.kept_log import StretchLog, sources_of
-from recount.audit.objections import objection_to_beginning
 from recount.declare.changes import NOTHING_ADDED, Additions, Change, Former, changes
 from recount.declare.fingerprint import Declared, Document
 from recount.declare.operators.nodes import Filter, Node, SelectKey, Sink, Source, WithFields

@@ -25,7 +25,7 @@ from tests.spark.recompute.drawn_logs import (
 )
 from tests.unit.engine.random_topologies import drawn_topology
 
-from recount.audit.objections import objections
+from recount.audit.cut.auditable import objections
 from recount.declare.changes import describe
 from recount.recompute.single_flow import NotRecomputable
 

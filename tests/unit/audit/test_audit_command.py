@@ -18,11 +18,10 @@ from typer.testing import CliRunner
 
 from recount.audit.audit_commands import _exit_code, _interval, _topologies, audit
 from recount.audit.audit_session import COLLECTOR, FEW_OFFSETS, JAVA_FOR_FEW, java_options_for
-from recount.audit.cut.auditable import Auditable, AuditRequest, require_auditable
+from recount.audit.cut.auditable import Auditable, AuditRequest, objections, require_auditable, writes_nothing
 from recount.audit.findings.finding_register import Interval
 from recount.audit.integrity.strangers import damage_told
 from recount.audit.night import Outcome
-from recount.audit.objections import objections, writes_nothing
 from recount.declare.groups import Archive, StreamGroup
 from recount.declare.registry import Declarations
 from recount.declare.schema import STRING, RecordSchema

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from recount.audit.certificate.assembly import lookups_by_arrival
 from recount.audit.compare.identity import identity_of
-from recount.audit.objections import objections
+from recount.audit.cut.auditable import objections
 from recount.cli import app
 from recount.declare.aggregates import count, total
 from recount.declare.expressions import col
