@@ -36,6 +36,39 @@ Span = tuple[int, int]
 """The first offset that a batch read of a partition, and the one after the last."""
 
 
+Batch = int | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """A committed offset and what is said with it: the stream and batch that committed it, the batch's own time, where
+    it began in the partition and the id of the checkpoint that planned it.
+    """
+
+    offset: int
+    stream: str | None = None
+    batch: Batch | None = None
+    timestamp_ms: int | None = None
+    start: int | None = None
+    checkpoint_id: str | None = None
+
+    @classmethod
+    def of(cls, offset: int, metadata: str | None) -> Committed:
+        """The ``offset`` with what ``Position.metadata`` says; alone where that is of somebody else."""
+        try:
+            said = json.loads(metadata or "")
+            return cls(
+                offset=offset,
+                stream=said["stream"],
+                batch=said["batch"],
+                timestamp_ms=said.get("timestamp_ms"),
+                start=said.get("start"),
+                checkpoint_id=said.get("checkpoint_id"),
+            )
+        except (ValueError, KeyError, TypeError):
+            return cls(offset=offset)
+
+
 class UnreadablePosition(Terminal):
     """A record of the topic that is no position."""
 
@@ -48,7 +81,7 @@ class Position:
     """
 
     stream: str
-    batch: int | str
+    batch: Batch
     timestamp_ms: int | None
     checkpoint_id: str | None
     spans: Mapping[Partition, Span]
@@ -82,6 +115,32 @@ class Position:
                 expected="a position as Recount writes it",
                 remedy="see who else writes to the topic: only Recount may",
             ) from error
+
+    def metadata(self, start: int) -> str:
+        """The text that is committed with the end of a partition in which the batch began at ``start``."""
+        said = {
+            "stream": self.stream,
+            "batch": self.batch,
+            "timestamp_ms": self.timestamp_ms,
+            "checkpoint_id": self.checkpoint_id,
+            "start": start,
+        }
+        return json.dumps(said, separators=(",", ":"))
+
+    def committed(self, partitions: Iterable[Partition]) -> dict[Partition, Committed]:
+        """What the batch has committed of ``partitions``."""
+        return {
+            key: Committed(
+                offset=self.spans[key][1],
+                stream=self.stream,
+                batch=self.batch,
+                timestamp_ms=self.timestamp_ms,
+                start=self.spans[key][0],
+                checkpoint_id=self.checkpoint_id,
+            )
+            for key in partitions
+            if key in self.spans
+        }
 
 
 def position_key(connection: Connection, group: str) -> str:

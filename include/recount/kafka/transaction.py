@@ -18,11 +18,9 @@ same transaction writes the stream's ``Position`` too, which has the offsets whe
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -43,7 +41,7 @@ from recount.kafka.connection import (
 )
 from recount.kafka.dead_letters import KafkaRecord, largest, limit_of, too_large
 from recount.kafka.offsets import Partition, require_topics
-from recount.kafka.positions import Position, last_position, position_key
+from recount.kafka.positions import Batch, Committed, Position, last_position, position_key
 from recount.kafka.topic_drift import POSITIONS
 from recount.runtime.errors import RecountError, Terminal, Transient
 from recount.runtime.times import readable
@@ -53,22 +51,6 @@ TRANSACTION_TIMEOUT_MS = 60_000
 LARGEST_BATCH = 1_000_000
 """Bytes of a batch of several records, unless a topic takes less. A larger record is a batch of its own."""
 _TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
-
-Batch = int | str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Committed:
-    """A committed offset and what is said with it: the stream and batch that committed it, the batch's own time, where
-    it began in the partition and the id of the checkpoint that planned it.
-    """
-
-    offset: int
-    stream: str | None = None
-    batch: Batch | None = None
-    timestamp_ms: int | None = None
-    start: int | None = None
-    checkpoint_id: str | None = None
 
 
 class Aborted(Transient):
@@ -158,9 +140,10 @@ class OutputTransaction:
             if answer.error:
                 raise failure(f"reading the offsets of group {self.group}", answer.error)
             if answer.offset >= 0:
-                found[answer.topic, answer.partition] = _committed(answer.offset, answer.metadata)
+                found[answer.topic, answer.partition] = Committed.of(answer.offset, answer.metadata)
         if len(found) < len(asked):
-            found = {**_of_position(self._last_position(), wanted), **found}
+            position = self._last_position()
+            found = {**(position.committed(wanted) if position else {}), **found}
         return found
 
     def forget_position(self) -> None:
@@ -367,7 +350,7 @@ class OutputTransaction:
 
     def _commit(self, position: Position, deadline: float) -> None:
         offsets = [
-            TopicPartition(topic, partition, end, _metadata(position, start))
+            TopicPartition(topic, partition, end, position.metadata(start))
             for (topic, partition), (start, end) in position.spans.items()
         ]
         group = self._consumer.consumer_group_metadata()
@@ -387,46 +370,3 @@ class OutputTransaction:
             self._delivery_error = self._delivery_error or error
             if self._delivery_error.code() in _TOO_LARGE:
                 self._too_large_for.append(str(message.topic()))
-
-
-def _metadata(position: Position, start: int) -> str:
-    said = {
-        "stream": position.stream,
-        "batch": position.batch,
-        "timestamp_ms": position.timestamp_ms,
-        "checkpoint_id": position.checkpoint_id,
-        "start": start,
-    }
-    return json.dumps(said, separators=(",", ":"))
-
-
-def _committed(offset: int, metadata: str | None) -> Committed:
-    try:
-        said = json.loads(metadata or "")
-        return Committed(
-            offset=offset,
-            stream=said["stream"],
-            batch=said["batch"],
-            timestamp_ms=said.get("timestamp_ms"),
-            start=said.get("start"),
-            checkpoint_id=said.get("checkpoint_id"),
-        )
-    except (ValueError, KeyError, TypeError):
-        return Committed(offset=offset)
-
-
-def _of_position(position: Position | None, partitions: Iterable[Partition]) -> dict[Partition, Committed]:
-    if position is None:
-        return {}
-    return {
-        key: Committed(
-            offset=position.spans[key][1],
-            stream=position.stream,
-            batch=position.batch,
-            timestamp_ms=position.timestamp_ms,
-            start=position.spans[key][0],
-            checkpoint_id=position.checkpoint_id,
-        )
-        for key in partitions
-        if key in position.spans
-    }

@@ -14,7 +14,7 @@ from recount.engine.driver import runner
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.source.resumption import Known, OutOfStep, Planned, Resumption, Standing
 from recount.kafka.offsets import UnreadRecordsGone
-from recount.kafka.transaction import Committed
+from recount.kafka.positions import Committed
 from recount.tables.ledger import BatchProof, PartitionProof
 
 A, B = ("orders", 0), ("orders", 1)

@@ -17,8 +17,8 @@ from recount.engine.exchange.work import Work
 from recount.engine.source.checkpoint import BatchRange
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection
 from recount.kafka.offsets import Partition
+from recount.kafka.positions import Committed
 from recount.kafka.topics_on_cluster import ids_of
-from recount.kafka.transaction import Committed
 from recount.runtime.errors import Terminal, Transient
 from recount.runtime.settings import Settings
 from recount.tables.decisions import acceptances
