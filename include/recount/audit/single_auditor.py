@@ -39,7 +39,7 @@ from recount.audit.integrity.altered_lineage import Lineage, seed_sha256
 from recount.audit.integrity.evidence import Evidence, Witness
 from recount.audit.integrity.strangers import hidden_rows, overfull_batches, strange_rows
 from recount.audit.integrity.table_checksums import KeptRows, TableChecksums
-from recount.audit.integrity.table_files import false_statistics, reordered_rows, strange_logs
+from recount.audit.integrity.table_files import altered_files
 from recount.certificate.finding import Difference, PartitionAccount, Register
 from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
@@ -132,7 +132,14 @@ class Auditor:
         scope = self._scope(audit, interval, source, there, again, repetition, from_the_beginning=from_the_beginning)
         there.require(scope.ledger)
         log = DigestedLog(log_of(self._settings, sources))
-        recomputed = self._recomputed(scope, log)
+        recomputed = recompute(
+            self._session,
+            self._flow,
+            log,
+            scope.ranges,
+            limits=scope.ledger.limits(self._source.name, self._topology.max_future_ms, scope.aside.offsets),
+            stream_times=scope.stretch.seed.stream_times,
+        )
         try:
             return self._findings(scope, interval, log, recomputed, known or {})
         finally:
@@ -233,22 +240,21 @@ class Auditor:
         _LOG.warning("rows of %s that the audit %s had judged are others now: all are judged again", table, run.audit)
         return True
 
-    def _recomputed(self, scope: _Scope, log: DigestedLog) -> Recomputation:
-        return recompute(
-            self._session,
-            self._flow,
-            log,
-            scope.ranges,
-            limits=scope.ledger.limits(self._source.name, self._topology.max_future_ms, scope.aside.offsets),
-            stream_times=scope.stretch.seed.stream_times,
-        )
-
     def _findings(
         self, scope: _Scope, interval: Interval, log: DigestedLog, recomputed: Recomputation, known: Register
     ) -> Findings:
         stretch = scope.stretch
         with ThreadPoolExecutor(1) as beside:
-            listed = beside.submit(self._listing(scope).differences, recomputed)
+            listing = Listing(
+                session=self._session,
+                connection=self._connection,
+                tables=self._tables,
+                ledger=scope.ledger,
+                letters=scope.letters,
+                last=scope.settled.proofs[-1],
+                released=stretch.released,
+            )
+            listed = beside.submit(listing.differences, recomputed)
             judgement = self._judgement(scope, recomputed)
             found = accounts(self._session, self._connection, log.of, self._source.name, recomputed.totals)
             lineage = Lineage(settings=self._settings, stream=self._topology.name, erased=scope.erased)
@@ -309,17 +315,6 @@ class Auditor:
         keep_partials(self.store, audit, recomputed)
         return Judge(self._tables, self.store, self._flow, scope.backfills).judge(scope.stretch)
 
-    def _listing(self, scope: _Scope) -> Listing:
-        return Listing(
-            session=self._session,
-            connection=self._connection,
-            tables=self._tables,
-            ledger=scope.ledger,
-            letters=scope.letters,
-            last=scope.settled.proofs[-1],
-            released=scope.stretch.released,
-        )
-
     def _differences(
         self,
         scope: _Scope,
@@ -328,7 +323,7 @@ class Auditor:
         found: Sequence[PartitionAccount],
         listed: Sequence[Difference],
     ) -> list[Difference]:
-        is_first = scope.stretch.seed.run is None
+        seed, cut = scope.stretch.seed, scope.stretch.cut
         differences = [
             *topic_faults(scope.before, scope.ledger.proofs, scope.topic_ids),
             *scope.short,
@@ -337,10 +332,8 @@ class Auditor:
             *scope.aside.differences(),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
             *hidden_rows(self._tables, self._topology),
-            *false_statistics(self._tables, self._topology),
-            *strange_logs(self._tables, self._topology),
-            *reordered_rows(self._tables, [identity_of(self._flow.sink)], scope.stretch.seed.order, scope.stretch.cut),
-            *(self._unread(scope) if is_first else []),
+            *altered_files(self._tables, self._topology, [identity_of(self._flow.sink)], seed.order, cut),
+            *(unread(self._connection, scope.ledger, self._in_force) if seed.run is None else []),
             *conservation_differences(found, recomputed.totals, scope.ledger),
             *listed,
             *(self._explained(scope, recomputed, judgement) if judgement.wrong else []),
@@ -365,10 +358,6 @@ class Auditor:
     def _settled(self, scope: _Scope) -> Ledger:
         reached = judgeable_offsets(self._connection, self._tables, self._topology)
         return settled_ledger(self._tables, self._topology, reached, down_to=scope.settled.proofs[-1].order)
-
-    def _unread(self, scope: _Scope) -> list[Difference]:
-        begins = self._in_force.begins(self._source.name)
-        return unread(self._connection, self._source.name, scope.ranges, begins)
 
     def _explained(self, scope: _Scope, recomputed: Recomputation, judgement: Judgement) -> list[Difference]:
         path = self._tables.state(self._topology.name)

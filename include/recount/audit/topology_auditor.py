@@ -37,7 +37,7 @@ from recount.audit.compare.side_ledgers import (
 )
 from recount.audit.compare.single_judge import verdict_counts_by_spark
 from recount.audit.cut.auditable import judgeable_offsets, settled_ledger
-from recount.audit.cut.audited_ledger import LEDGER, Ledger, Order, Repetition, ledger_faults, topic_faults
+from recount.audit.cut.audited_ledger import Ledger, Order, Repetition, ledger_faults, topic_faults
 from recount.audit.cut.in_force import InForce
 from recount.audit.cut.kept_log import StretchLog, log_of, sources_of, unread, written_so_far
 from recount.audit.cut.scope import (
@@ -56,18 +56,16 @@ from recount.audit.cut.standing import unsettled_rows
 from recount.audit.explain.completeness import COMPLETENESS, LookupShare, short_lived
 from recount.audit.explain.misses import Beyond, grace_misses, missed_rows, still_late, still_unread, unexplained
 from recount.audit.findings.finding_register import Findings, Interval, Source, certificates_in_force
-from recount.audit.integrity.altered_lineage import corrections_kept
+from recount.audit.integrity.altered_lineage import corrections_kept, written_since
 from recount.audit.integrity.evidence import Evidence, Witness
 from recount.audit.integrity.strangers import overfull_batches, strange_rows
 from recount.audit.integrity.table_checksums import KeptRows, TableChecksums, Unsettled
-from recount.audit.integrity.table_files import false_statistics, reordered_rows, strange_logs
+from recount.audit.integrity.table_files import altered_files
 from recount.certificate.finding import Difference, GraceMiss, PartitionAccount, Register
 from recount.declare.operators.event_time import lookup_name, newer_tables
 from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin
-from recount.declare.operators.nodes import WindowedAggregate
 from recount.declare.operators.processing import Deduplicate
 from recount.declare.topology import Topology
-from recount.declare.windows import ClosingWindows, SessionWindows, SlidingWindows
 from recount.kafka.connection import Connection
 from recount.recompute.digests import DigestedLog
 from recount.recompute.operators.carried import LOOK_BACK_MS, is_incremental
@@ -75,7 +73,7 @@ from recount.recompute.operators.frontiers import NONE_DUE, behind
 from recount.recompute.operators.recomputed import Recomputed, recomputed
 from recount.recompute.raw_log import Log, once
 from recount.recompute.registry_parsing import is_with_headers
-from recount.recompute.rules.time_rules import overdue_ms
+from recount.recompute.rules.time_rules import longest_ms, longest_open_ms
 from recount.runtime.settings import Settings
 from recount.tables.places import Released, Tables, ageing, farthest
 
@@ -188,12 +186,12 @@ class TopologyAuditor:
         counts = verdict_counts_by_spark(judged)
         late = self._late_ledger(scope)
         missed = counts.get(f"{COMPLETENESS} missed")
-        known_late, unread = scope.late(late, truth), scope.unread(truth)
+        known_late, changes = scope.late(late, truth), scope.unread(truth)
         before = self.store.misses(scope.seed.run.audit) if missed and scope.seed.run else []
         misses: list[GraceMiss] = []
         if missed:
             misses = grace_misses(
-                judged, known_late, unread, self._topology, sides=sides, identities=scope.identities, before=before
+                judged, known_late, changes, self._topology, sides=sides, identities=scope.identities, before=before
             )
         totals = totals_by_topic(truth, scope.ledger, self._stream_times(scope.seed))
         found = {
@@ -206,16 +204,14 @@ class TopologyAuditor:
             *self._erasure_differences(scope),
             *scope.aside.differences(),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
-            *false_statistics(self._tables, self._topology),
-            *strange_logs(self._tables, self._topology),
-            *reordered_rows(self._tables, scope.identities, scope.seed.order, scope.cut),
-            *(self._all_unread(scope) if scope.seed.run is None else []),
+            *altered_files(self._tables, self._topology, scope.identities, scope.seed.order, scope.cut),
+            *(unread(self._connection, scope.ledger, self._in_force) if scope.seed.run is None else []),
             *(one for t in totals for one in conservation_differences(found[t], totals[t], scope.ledger)),
             *self._side_ledgers(truth, scope, late),
             *output_differences(judged),
             *correction_differences(judged),
             *self._strange_backfills(scope),
-            *(_altered(table, scope.seed) for table in scope.altered),
+            *(written_since(table, scope.seed) for table in scope.altered),
             *unexplained(misses),
         ]
         differences = with_partitions(differences, self._topology, truth)
@@ -302,10 +298,10 @@ class TopologyAuditor:
         parts = {
             TRUTH_PART: truth.kept(),
             COMPLETE_PART: complete.kept(),
-            CLAIMS_PART: judge.to_keep(judged, since_ms - _longest_open_ms(self._topology)),
+            CLAIMS_PART: judge.to_keep(judged, since_ms - longest_open_ms(self._topology)),
             CORRECTED_PART: judge.corrections_to_keep(judged),
         }
-        open_since_ms = behind(since_ms, _longest_ms(self._topology))
+        open_since_ms = behind(since_ms, longest_ms(self._topology))
         released = farthest(scope.released, findings.released)
         if findings.misses or released is not None:
             late = scope.late(self._late_ledger(scope), truth)
@@ -374,13 +370,6 @@ class TopologyAuditor:
         reached = judgeable_offsets(self._connection, self._tables, self._topology)
         return settled_ledger(self._tables, self._topology, reached, down_to=scope.settled.proofs[-1].order)
 
-    def _all_unread(self, scope: Scope) -> list[Difference]:
-        return [
-            one
-            for topic, ranges in scope.ledger.ranges.items()
-            for one in unread(self._connection, topic, ranges, self._in_force.begins(topic))
-        ]
-
     def _late_ledger(self, scope: Scope) -> DataFrame:
         """The lines of the late ledger that must be there, and no others."""
         late = self._up_to(self._tables.late(self._topology.name), scope.cut)
@@ -407,46 +396,3 @@ class TopologyAuditor:
             gone = letters_gone(self._connection, scope.ledger, topic, name)
             comparisons.append(posted_letters(letters_due_by_spark(bad, mine, gone), mine, name))
         return side_ledger_differences_by_spark(comparisons)
-
-
-def _longest_open_ms(topology: Topology) -> int:
-    """How long after its end a window can still change; a session also while those before it can."""
-    return max(map(_open_ms, _closing_windows(topology)), default=0)
-
-
-def _longest_ms(topology: Topology) -> int:
-    """How long before its end a window can begin."""
-    return max(map(_lasts_ms, _closing_windows(topology)), default=0)
-
-
-def _closing_windows(topology: Topology) -> list[ClosingWindows]:
-    windows = [node.windows for node in topology.nodes() if isinstance(node, WindowedAggregate)]
-    return [one for one in windows if isinstance(one, ClosingWindows)]
-
-
-def _lasts_ms(windows: ClosingWindows) -> int:
-    match windows:
-        case SessionWindows():
-            return windows.reach_ms
-        case SlidingWindows():
-            return windows.difference_ms
-        case _:
-            return windows.size_ms
-
-
-def _open_ms(windows: ClosingWindows) -> int:
-    longest_ms = windows.max_duration_ms or 0 if isinstance(windows, SessionWindows) else 0
-    return int(longest_ms - 3 * overdue_ms(windows, 0, 0))
-
-
-def _altered(table: str, seed: Seed) -> Difference:
-    assert seed.run is not None
-    return Difference(
-        kind=LEDGER,
-        place=f"table outputs/{table}",
-        verdict="altered",
-        expected=f"the rows that the audit {seed.run.audit} judged",
-        actual="other rows",
-        cause="somebody wrote to the table; which rows, an audit --from-the-beginning would say, if the log were there",
-        evidence=(f"batch {seed.run.generation}/{seed.run.batch}",),
-    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from confluent_kafka import IsolationLevel
 from deltalake import DeltaTable
@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from recount.audit.carry.store import Seed
 from recount.audit.compare.conservation import OFFSETS
 from recount.audit.cut.audited_ledger import CUT_SHORT, Ledger
+from recount.audit.cut.in_force import InForce
 from recount.audit.findings.finding_register import Source
 from recount.certificate.finding import Difference
 from recount.declare.topology import Topology
@@ -246,30 +247,31 @@ def _require_archived(tables: Tables, topic: str, ranges: Ranges) -> None:
         )
 
 
-def unread(
-    connection: Connection, topic: str, ranges: Ranges, begins: Mapping[int, int] | None = None
-) -> list[Difference]:
-    """Records that are on Kafka before the first offset that the stream has ever read, which begins ``ranges``.
+def unread(connection: Connection, ledger: Ledger, in_force: InForce) -> list[Difference]:
+    """Records that are on Kafka before the first offset that the stream has ever read, with which ``ledger`` begins.
 
-    ``begins`` are offsets from which it was set to read, and no record before them is missed.
+    None of them is missed before the offsets from which the declaration ``in_force`` was set to read.
     """
-    spans = {
-        partition: replace(span, start=max(span.start, (begins or {}).get(partition, 0)))
-        for partition, span in kept(connection, topic).items()
-    }
-    return [
-        Difference(
-            kind=OFFSETS,
-            place=f"{topic}-{partition}",
-            verdict="unread",
-            expected=f"read from offset {spans[partition].start}",
-            actual=f"read from offset {start}",
-            cause="the stream began after the beginning of the log",
-            evidence=(f"{topic}-{partition}@[{spans[partition].start}, {start})",),
-        )
-        for partition, (start, _) in ranges.items()
-        if spans[partition].start < start
-    ]
+    found = []
+    for topic, ranges in ledger.ranges.items():
+        there, begins = kept(connection, topic), in_force.begins(topic)
+        for partition, (start, _) in ranges.items():
+            first = max(there[partition].start, begins.get(partition, 0))
+            if first < start:
+                found.append(_unread(f"{topic}-{partition}", first, start))
+    return found
+
+
+def _unread(place: str, first: int, start: int) -> Difference:
+    return Difference(
+        kind=OFFSETS,
+        place=place,
+        verdict="unread",
+        expected=f"read from offset {first}",
+        actual=f"read from offset {start}",
+        cause="the stream began after the beginning of the log",
+        evidence=(f"{place}@[{first}, {start})",),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

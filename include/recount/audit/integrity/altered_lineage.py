@@ -135,3 +135,17 @@ def seed_sha256(tables: Tables, stream: str, lineage: Sequence[str]) -> str:
         for digest in sorted(digests):
             whole.update(digest)
     return whole.hexdigest()
+
+
+def written_since(table: str, seed: Seed) -> Difference:
+    """The difference where ``table`` has other rows than the audit at ``seed`` judged, and the log is not there."""
+    assert seed.run is not None
+    return Difference(
+        kind=LEDGER,
+        place=f"table outputs/{table}",
+        verdict="altered",
+        expected=f"the rows that the audit {seed.run.audit} judged",
+        actual="other rows",
+        cause="somebody wrote to the table; which rows, an audit --from-the-beginning would say, if the log were there",
+        evidence=(f"batch {seed.run.generation}/{seed.run.batch}",),
+    )

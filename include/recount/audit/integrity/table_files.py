@@ -50,6 +50,17 @@ _BOUNDS = ("least", "most")
 ROWS_AT_ONCE = 1_000_000
 
 
+def altered_files(
+    tables: Tables, topology: Topology, identities: Iterable[Identity], seed: Order | None, cut: Order
+) -> list[Difference]:
+    """All differences of this module; ``seed`` and ``cut`` as ``reordered_rows`` has them."""
+    return [
+        *false_statistics(tables, topology),
+        *strange_logs(tables, topology),
+        *reordered_rows(tables, identities, seed, cut),
+    ]
+
+
 def strange_logs(tables: Tables, topology: Topology) -> list[Difference]:
     """A difference for each table of results, late and rejected records whose log is not one that Recount writes.
 

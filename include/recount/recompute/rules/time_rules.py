@@ -21,6 +21,7 @@ from recount.declare.operators.nodes import (
 from recount.declare.operators.processing import Deduplicate, InOrder, Process
 from recount.declare.operators.stateless import Peek, Repartition, Select, Through
 from recount.declare.operators.tables import Suppress, TableAggregate, TableFilter, ToTable
+from recount.declare.topology import Topology
 from recount.declare.windows import ClosingWindows, SessionWindows, SlidingWindows, TimeWindows
 
 _PASS = (Filter, WithFields, Select, Peek, Repartition, Through)
@@ -192,3 +193,33 @@ def has_versions(table: Node) -> bool:
     while isinstance(table, WithFields | Select | TableFilter):
         table = table.input
     return isinstance(table, ToTable) and table.versioned
+
+
+def longest_open_ms(topology: Topology) -> int:
+    """How long after its end a window can still change; a session also while those before it can."""
+    return max(map(_open_ms, _closing_windows(topology)), default=0)
+
+
+def longest_ms(topology: Topology) -> int:
+    """How long before its end a window can begin."""
+    return max(map(_lasts_ms, _closing_windows(topology)), default=0)
+
+
+def _closing_windows(topology: Topology) -> list[ClosingWindows]:
+    windows = [node.windows for node in topology.nodes() if isinstance(node, WindowedAggregate)]
+    return [one for one in windows if isinstance(one, ClosingWindows)]
+
+
+def _lasts_ms(windows: ClosingWindows) -> int:
+    match windows:
+        case SessionWindows():
+            return windows.reach_ms
+        case SlidingWindows():
+            return windows.difference_ms
+        case _:
+            return windows.size_ms
+
+
+def _open_ms(windows: ClosingWindows) -> int:
+    longest_ms = windows.max_duration_ms or 0 if isinstance(windows, SessionWindows) else 0
+    return int(longest_ms - 3 * overdue_ms(windows, 0, 0))
