@@ -22,12 +22,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from recount.airflow.lineage import StreamLineage
 from recount.airflow.links import CertificateLink, DataDocsLink, audited, findings_dag, grace_misses
 from recount.airflow.notices import airflow_failures
-from recount.airflow.submission import DEFAULT_CONNECTION, Submission, with_security
+from recount.airflow.submission import JobOperator, with_security
 from recount.audit.audit_session import COLLECTOR
 from recount.audit.certificate.certificate_files import EXIT_DISAGREED, EXIT_FAILED, outcome_of
 from recount.audit.certificate.summary import violation_in_words
 from recount.certificate.document import Certificate
-from recount.declare.limits import Resources
 from recount.runtime.errors import RecountError
 from recount.runtime.settings import Settings
 
@@ -131,47 +130,30 @@ def audited_interval(certificate: Certificate) -> dict[str, Any]:
     }
 
 
-class AuditOperator(JudgedStream):
+class AuditOperator(JudgedStream, JobOperator):
     """Audits the run's data interval and fails, without a retry, when there is a violation.
 
     Parameters of the run: ``through`` (a time in ISO 8601, ``now``, or empty for the interval's end; a run by hand
     without it means now) and ``source``.
     """
 
-    def __init__(
-        self,
-        *,
-        application: Path,
-        connection: str = DEFAULT_CONNECTION,
-        spark_resources: Resources | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.application = str(application)
-        self.connection = connection
-        self.spark_resources = spark_resources or Resources()
-        self._submission: Submission | None = None
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(java_options=COLLECTOR, **kwargs)
 
     def execute(self, context: Context) -> None:
         audit = _audit_id(context["ti"].id)
         with airflow_failures():
             settings = Settings.from_environment(os.environ)
-            self._submission = Submission(
-                application=Path(self.application),
-                arguments=[
-                    *("--stream", self.stream, "--audit", audit, "--expectations"),
-                    *interval_of(context),
-                    *source_of(context),
-                ],
-                name=f"recount audit {self.stream}",
-                settings=settings,
-                connection=self.connection,
-                resources=self.spark_resources,
-                java_options=COLLECTOR,
+            submission = self.submission(
+                settings,
+                f"recount audit {self.stream}",
+                *("--stream", self.stream, "--audit", audit, "--expectations"),
+                *interval_of(context),
+                *source_of(context),
             )
             issued, failure = certificate_of(settings, self.stream, audit), None
             try:
-                failure = self._submission.run()
+                failure = submission.run()
             except RecountError:
                 # the expectations may not have been tried, after the verdict
                 if not issued.exists():
@@ -179,10 +161,6 @@ class AuditOperator(JudgedStream):
             if not issued.exists():
                 raise AirflowException(f"the audit could not judge, see the log above: {failure or 'it said nothing'}")
         self.tell(context, issued)
-
-    def on_kill(self) -> None:
-        if self._submission:
-            self._submission.kill()
 
 
 class LimitsOperator(BaseOperator):

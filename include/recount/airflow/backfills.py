@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException
 
 from recount.airflow.lineage import StreamLineage
 from recount.airflow.notices import airflow_failures
-from recount.airflow.submission import DEFAULT_CONNECTION, Submission
+from recount.airflow.submission import JobOperator
 from recount.audit.audit_session import JAVA_FOR_FEW
 from recount.audit.certificate.certificate_files import summary_file
-from recount.declare.limits import Resources
 from recount.runtime.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
 
-class BackfillOperator(BaseOperator):
+class BackfillOperator(JobOperator):
     """Corrects all open grace misses, or only those that ``audit`` (templated) found; with ``only_show`` only says how.
 
     Idempotent: each miss is corrected once, however often the task runs. A dry run pushes the XComs ``changes``
@@ -31,39 +29,16 @@ class BackfillOperator(BaseOperator):
 
     template_fields = ("audit",)
 
-    def __init__(
-        self,
-        *,
-        stream: str,
-        audit: str,
-        application: Path,
-        only_show: bool = False,
-        connection: str = DEFAULT_CONNECTION,
-        spark_resources: Resources | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, *, stream: str, audit: str, only_show: bool = False, **kwargs: Any) -> None:
+        super().__init__(java_options=JAVA_FOR_FEW, **kwargs)
         self.stream = stream
         self.audit = audit
-        self.application = str(application)
         self.only_show = only_show
-        self.connection = connection
-        self.spark_resources = spark_resources or Resources()
-        self._submission: Submission | None = None
 
     def execute(self, context: Context) -> None:
         with airflow_failures():
             settings = Settings.from_environment(os.environ)
-            self._submission = Submission(
-                application=Path(self.application),
-                arguments=self._arguments(),
-                name=f"recount backfill {self.stream}",
-                settings=settings,
-                connection=self.connection,
-                resources=self.spark_resources,
-                java_options=JAVA_FOR_FEW,
-            )
-            failure = self._submission.run()
+            failure = self.submission(settings, f"recount backfill {self.stream}", *self._arguments()).run()
         if failure:
             raise AirflowException(f"the backfill failed, see the log above: {failure}")
         if self.only_show:
@@ -78,7 +53,3 @@ class BackfillOperator(BaseOperator):
     def _arguments(self) -> list[str]:
         narrowed = ["--audit", self.audit] if self.audit else []
         return ["--stream", self.stream, *narrowed, *(["--dry-run"] if self.only_show else [])]
-
-    def on_kill(self) -> None:
-        if self._submission:
-            self._submission.kill()

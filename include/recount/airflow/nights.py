@@ -6,19 +6,17 @@ import os
 from collections.abc import Sequence
 from hashlib import sha256
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from recount.airflow.audits import certificate_of, interval_of, source_of
 from recount.airflow.lineage import StreamLineage
 from recount.airflow.links import audit_dag
 from recount.airflow.notices import airflow_failures
-from recount.airflow.submission import DEFAULT_CONNECTION, Submission
+from recount.airflow.submission import JobOperator, Submission
 from recount.audit.audit_session import JAVA_FOR_FEW
-from recount.declare.limits import Resources
 from recount.runtime.errors import RecountError
 from recount.runtime.settings import Settings
 from recount.tables.places import Tables
@@ -33,7 +31,7 @@ REFUSED = "refused: "
 """Begins the key of the XCom that says why a stream could not be judged, where no retry can help."""
 
 
-class GroupAuditOperator(BaseOperator):
+class GroupAuditOperator(JobOperator):
     """Audits the run's data interval of all ``streams``, and leaves it to a task of each to say what was found.
 
     The XCom named like a stream is its audit, where there is a certificate; ``LEFT_OUT`` and the name is the key of the
@@ -48,20 +46,12 @@ class GroupAuditOperator(BaseOperator):
         *,
         group: str,
         streams: Sequence[str],
-        application: Path,
-        connection: str = DEFAULT_CONNECTION,
-        spark_resources: Resources | None = None,
         java_options: str = JAVA_FOR_FEW,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(java_options=java_options, **kwargs)
         self.group = group
         self.streams = list(streams)
-        self.application = str(application)
-        self.connection = connection
-        self.spark_resources = spark_resources or Resources()
-        self.java_options = java_options
-        self._submission: Submission | None = None
 
     def execute(self, context: Context) -> None:
         with airflow_failures():
@@ -70,25 +60,19 @@ class GroupAuditOperator(BaseOperator):
             if not due:
                 return
             audit, unjudged = _to_be_judged(settings, due, _name_of(context))
-            self._submission = Submission(
-                application=Path(self.application),
-                arguments=[
-                    *(word for stream in unjudged for word in ("--stream", stream)),
-                    *("--audit", audit, "--expectations"),
-                    *interval_of(context),
-                    *source_of(context),
-                ],
-                name=f"recount audit {self.group}",
-                settings=settings,
-                connection=self.connection,
-                resources=self.spark_resources,
-                java_options=self.java_options,
+            submission = self.submission(
+                settings,
+                f"recount audit {self.group}",
+                *(word for stream in unjudged for word in ("--stream", stream)),
+                *("--audit", audit, "--expectations"),
+                *interval_of(context),
+                *source_of(context),
             )
-            failure = self._run(settings, unjudged, audit)
+            failure = _run(submission, settings, unjudged, audit)
         judged = [stream for stream in due if certificate_of(settings, stream, audit).exists()]
         for stream in judged:
             context["ti"].xcom_push(key=stream, value=audit)
-        missing, refused = sorted(set(due) - set(judged)), self._submission.refused
+        missing, refused = sorted(set(due) - set(judged)), submission.refused
         for stream in missing:
             if stream in refused:
                 context["ti"].xcom_push(key=REFUSED + stream, value=refused[stream])
@@ -103,20 +87,6 @@ class GroupAuditOperator(BaseOperator):
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
         return StreamLineage.of(*self.streams).audited()
 
-    def _run(self, settings: Settings, streams: Sequence[str], audit: str) -> str | None:
-        assert self._submission is not None
-        try:
-            return self._submission.run()
-        except RecountError:
-            # after a verdict on each, it is the expectations that were not tried: a task of their own says so
-            if not all(certificate_of(settings, stream, audit).exists() for stream in streams):
-                raise
-            return None
-
-    def on_kill(self) -> None:
-        if self._submission:
-            self._submission.kill()
-
     def _is_left_out(self, context: Context, settings: Settings, stream: str) -> bool:
         reason = None
         if context["ti"].get_dag(audit_dag(stream)).is_paused:
@@ -127,6 +97,16 @@ class GroupAuditOperator(BaseOperator):
             self.log.info("%s is left out: %s", stream, reason)
             context["ti"].xcom_push(key=LEFT_OUT + stream, value=reason)
         return reason is not None
+
+
+def _run(submission: Submission, settings: Settings, streams: Sequence[str], audit: str) -> str | None:
+    try:
+        return submission.run()
+    except RecountError:
+        # after a verdict on each, it is the expectations that were not tried: a task of their own says so
+        if not all(certificate_of(settings, stream, audit).exists() for stream in streams):
+            raise
+        return None
 
 
 def _to_be_judged(settings: Settings, streams: Sequence[str], name: str) -> tuple[str, list[str]]:

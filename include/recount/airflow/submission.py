@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseHook, BaseOperator
 from airflow.sdk import Connection as AirflowConnection
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
@@ -212,6 +212,43 @@ class Submission:
             # spark-submit ends when the pod is made: how it goes on is asked of Kubernetes
             track_driver_via_k8s_api=self._pod is not None,
         )
+
+
+class JobOperator(BaseOperator):
+    """A task that submits one job and waits for its end; ``java_options`` are for the driver's JVM."""
+
+    def __init__(
+        self,
+        *,
+        application: Path,
+        connection: str = DEFAULT_CONNECTION,
+        spark_resources: Resources | None = None,
+        java_options: str = "",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.application = str(application)
+        self.connection = connection
+        self.spark_resources = spark_resources or Resources()
+        self.java_options = java_options
+        self._submission: Submission | None = None
+
+    def submission(self, settings: Settings, name: str, *arguments: str) -> Submission:
+        """The job with these ``arguments``, not submitted yet."""
+        self._submission = Submission(
+            application=Path(self.application),
+            arguments=arguments,
+            name=name,
+            settings=settings,
+            connection=self.connection,
+            resources=self.spark_resources,
+            java_options=self.java_options,
+        )
+        return self._submission
+
+    def on_kill(self) -> None:
+        if self._submission:
+            self._submission.kill()
 
 
 def _failure_of(pod: DriverPod, look_every_s: float) -> str | None:

@@ -19,7 +19,7 @@ from tests.unit.audit.test_findings_register import LOST as LOST_ROW
 from tests.unit.audit.test_findings_register import Nights as Audits
 
 from recount.airflow import audits as of_audits
-from recount.airflow import nights
+from recount.airflow import nights, submission
 from recount.airflow.acceptance import AcceptanceOperator, AcceptOperator, OpenFindingsOperator
 from recount.airflow.audits import (
     ExpectationsOperator,
@@ -112,7 +112,7 @@ class Task:
 
 @pytest.fixture
 def night_settings(set_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setattr(nights, "Submission", Application)
+    monkeypatch.setattr(submission, "Submission", Application)
     monkeypatch.setattr(nights, "_has_run", lambda _, stream: stream != "new")
     monkeypatch.setattr(Application, "asked", [])
     monkeypatch.setattr(Application, "can", STREAMS)
