@@ -25,7 +25,7 @@ from recount.airflow.streams import SMALL_JVM
 from recount.airflow.submission import OF_EVERY_DRIVER
 from recount.declare.registry import Declarations, declared
 from recount.kafka.connection import Connection
-from recount.kafka.control import request_run, request_stop, withdraw_stop
+from recount.kafka.leases import request_run, request_stop, withdraw_stop
 from recount.kafka.status import last_epoch
 from recount.kafka.topic_drift import all_topics
 from recount.kafka.topics_on_cluster import apply, plan

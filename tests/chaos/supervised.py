@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.chaos.submitted import Submitted
 
 from recount.kafka.connection import Connection
-from recount.kafka.control import request_stop
+from recount.kafka.leases import request_stop
 from recount.kafka.status import StatusBoard
 from recount.runtime.errors import Transient
 from recount.runtime.settings import Settings

@@ -67,7 +67,7 @@ def test_every_part_that_is_of_no_extra_can_be_imported_without_any(bare: Path, 
     [
         ("local", ["recount", "up"]),
         ("airflow", ["python", "-c", "import recount.airflow.dag_factory"]),
-        ("audit", ["python", "-c", "from recount.audit.expectations.data_docs import great_expectations as g; g()"]),
+        ("audit", ["python", "-c", "from recount.audit.expectations.validation import great_expectations as g; g()"]),
         ("serve", ["recount", "serve"]),
     ],
 )

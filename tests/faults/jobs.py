@@ -30,7 +30,7 @@ from recount.declare.registry import Stream
 from recount.engine.driver.runner import RunOptions, StreamRunner
 from recount.engine.driver.stream_command import work_of
 from recount.engine.exchange.work import Attempt, BatchResult, Processor, Work
-from recount.kafka.certificate_heads import published_head
+from recount.kafka.compacted import published_head
 from recount.kafka.connection import Connection
 from recount.lifecycle.reset import Reset
 from recount.lifecycle.upgrade import upgrade

@@ -24,7 +24,7 @@ from uuid import uuid4
 import psutil
 
 from recount.kafka.connection import Connection
-from recount.kafka.control import request_stop
+from recount.kafka.leases import request_stop
 from recount.kafka.status import StatusBoard, StreamStatus, status_of_group
 from recount.runtime.console import identity_of
 from recount.runtime.errors import Terminal, Transient

@@ -11,7 +11,7 @@ from typing import Self
 from recount.airflow.drivers import find_driver, record_of
 from recount.kafka.compacted import Isolation
 from recount.kafka.connection import Connection
-from recount.kafka.control import StandingOrders, request_stop, withdraw_stop
+from recount.kafka.leases import StandingOrders, request_stop, withdraw_stop
 from recount.kafka.status import StatusBoard, StreamStatus, last_epoch
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings

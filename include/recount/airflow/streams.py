@@ -22,7 +22,7 @@ from recount.airflow.triggers import BackoffTrigger, ReleaseTrigger, StreamHealt
 from recount.declare.limits import Health, Resources
 from recount.kafka.compacted import Isolation
 from recount.kafka.connection import Connection
-from recount.kafka.control import request_run
+from recount.kafka.leases import request_run
 from recount.kafka.status import last_epoch
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings

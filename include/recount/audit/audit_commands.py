@@ -81,8 +81,7 @@ def audit(
     outcomes: list[Outcome] = []
     started: list[SparkSession] = []
     if expectations:
-        from recount.audit.expectations.data_docs import great_expectations
-        from recount.audit.expectations.validation import tried
+        from recount.audit.expectations.validation import great_expectations, tried
 
         require_extra("audit")
         # while the JVM starts

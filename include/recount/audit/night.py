@@ -35,7 +35,7 @@ from recount.certificate.document import Certificate
 from recount.declare.columns import AUDIT
 from recount.declare.operators.nodes import WINDOW_END
 from recount.declare.topology import Topology
-from recount.kafka.certificate_heads import HeadPublisher, published_head
+from recount.kafka.compacted import HeadPublisher, published_head
 from recount.kafka.connection import Connection, refusals_told
 from recount.runtime.errors import RecountError, Transient
 from recount.runtime.log_lines import about

@@ -35,9 +35,8 @@ from recount.audit.cut.kept_log import (
 from recount.audit.explain.causes import output_differences, unlisted_difference
 from recount.audit.explain.completeness import short_lived, unexplained
 from recount.audit.findings.finding_register import Findings, Interval, Source, certificates_in_force
-from recount.audit.integrity.altered_lineage import Lineage, seed_sha256
 from recount.audit.integrity.evidence import Evidence, Witness
-from recount.audit.integrity.strangers import hidden_rows, overfull_batches, strange_rows
+from recount.audit.integrity.strangers import Lineage, hidden_rows, overfull_batches, seed_sha256, strange_rows
 from recount.audit.integrity.table_checksums import KeptRows, TableChecksums
 from recount.audit.integrity.table_files import altered_files
 from recount.certificate.finding import Difference, PartitionAccount, Register

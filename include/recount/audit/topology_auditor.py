@@ -56,9 +56,8 @@ from recount.audit.cut.standing import unsettled_rows
 from recount.audit.explain.completeness import COMPLETENESS, LookupShare, short_lived
 from recount.audit.explain.misses import Beyond, grace_misses, missed_rows, still_late, still_unread, unexplained
 from recount.audit.findings.finding_register import Findings, Interval, Source, certificates_in_force
-from recount.audit.integrity.altered_lineage import corrections_kept, written_since
 from recount.audit.integrity.evidence import Evidence, Witness
-from recount.audit.integrity.strangers import overfull_batches, strange_rows
+from recount.audit.integrity.strangers import corrections_kept, overfull_batches, strange_rows, written_since
 from recount.audit.integrity.table_checksums import KeptRows, TableChecksums, Unsettled
 from recount.audit.integrity.table_files import altered_files
 from recount.certificate.finding import Difference, GraceMiss, PartitionAccount, Register

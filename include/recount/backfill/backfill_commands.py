@@ -15,8 +15,7 @@ from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.certificate.certificate_files import write_summary
 from recount.audit.certificate.summary import printable
 from recount.audit.cut.auditable import writes_nothing
-from recount.audit.integrity.altered_lineage import Lineage
-from recount.audit.integrity.strangers import damage_told
+from recount.audit.integrity.strangers import Lineage, damage_told
 from recount.backfill.carrying_out import CarryingOut
 from recount.backfill.corrections_due import corrections_due, keep_due, left_out, table_of
 from recount.backfill.single_backfill import Plan, Repaired, keep, pending, plan, repair

@@ -34,7 +34,7 @@ from recount.audit.compare.sink_verdicts import of_backfills
 from recount.audit.cut.auditable import published_offsets
 from recount.audit.cut.audited_ledger import Ledger
 from recount.audit.explain.misses import IS_OPEN
-from recount.audit.integrity.altered_lineage import Lineage
+from recount.audit.integrity.strangers import Lineage
 from recount.backfill.corrections import (
     DELETE_THEM,
     Correction,

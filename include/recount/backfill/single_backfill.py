@@ -28,7 +28,7 @@ from recount.audit.carry.store import PARTIALS, PLANS, PUBLISHED, VERDICTS, Audi
 from recount.audit.compare.published import BY_BACKFILL, NO_REVISION
 from recount.audit.compare.results import RELATIVE_TOLERANCE
 from recount.audit.explain.completeness import COMPLETENESS, MISSED
-from recount.audit.integrity.altered_lineage import Lineage
+from recount.audit.integrity.strangers import Lineage
 from recount.backfill.corrections import DELETE_THEM, make_table, record_of, require_in_turn
 from recount.declare.columns import (
     AUDIT,

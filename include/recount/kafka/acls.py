@@ -19,7 +19,7 @@ import typer
 from recount.declare.registry import Declarations, Stream, declared, is_audited, topics_read
 from recount.declare.topology import Topology
 from recount.kafka import topic_drift
-from recount.kafka.certificate_heads import head_id
+from recount.kafka.compacted import head_id
 from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.status import status_of_group
 from recount.kafka.topic_drift import all_topics

@@ -33,7 +33,7 @@ from recount.audit.cut.auditable import published_offsets
 from recount.audit.cut.audited_ledger import Ledger
 from recount.audit.cut.in_force import InForce
 from recount.audit.findings.finding_register import certificates_in_force, read_register
-from recount.audit.integrity.altered_lineage import Lineage, rows_of, seed_sha256
+from recount.audit.integrity.strangers import Lineage, rows_of, seed_sha256
 from recount.audit.integrity.table_checksums import KeptRows, LineageChecksums, TableChecksums, corrections_of
 from recount.declare.registry import Stream
 from recount.declare.topology import Topology

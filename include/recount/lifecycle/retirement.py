@@ -22,8 +22,7 @@ from recount.declare.fingerprint import Declared, Document
 from recount.declare.registry import Declarations, declared
 from recount.declare.topology import Topology
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
-from recount.kafka.control import withdraw_stop
-from recount.kafka.leases import driver_of, stop_driver
+from recount.kafka.leases import driver_of, stop_driver, withdraw_stop
 from recount.kafka.status import StatusBoard
 from recount.lifecycle.reset import (
     files_at,

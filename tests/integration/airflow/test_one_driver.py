@@ -20,8 +20,7 @@ from recount.airflow.drivers import DriverProcess, GroupDriver
 from recount.airflow.submission import Submission
 from recount.engine.driver.stream_reports import require_alone
 from recount.kafka.connection import Connection
-from recount.kafka.control import StandingOrders, request_run, request_stop
-from recount.kafka.leases import Lease
+from recount.kafka.leases import Lease, StandingOrders, request_run, request_stop
 from recount.kafka.status import last_epoch, status_of_group
 from recount.runtime.errors import Terminal, Transient
 from recount.runtime.settings import Settings

@@ -30,8 +30,7 @@ from recount.airflow.triggers import Finding, StreamWatch
 from recount.declare.fingerprint import Declared
 from recount.declare.limits import Health
 from recount.kafka.connection import Connection
-from recount.kafka.control import ControlChannel
-from recount.kafka.leases import Lease
+from recount.kafka.leases import ControlChannel, Lease
 from recount.kafka.status import State, StatusBoard
 from recount.kafka.topic_drift import STATUS, platform_topics
 from recount.kafka.topics_on_cluster import apply, plan

@@ -7,7 +7,7 @@ from tests.integration.engine.drivers import Deployment, assert_each_offset_once
 from tests.integration.engine.purchases import create_topics, produce, purchases
 from tests.integration.engine.streams import backlog_purchases, paced, unpaced
 
-from recount.kafka.control import request_stop
+from recount.kafka.leases import request_stop
 from recount.tables.ledger import BatchProof
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1_200)]

@@ -19,7 +19,7 @@ from recount.declare.fingerprint import Declared
 from recount.declare.output import output_record
 from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
-from recount.kafka.control import request_stop
+from recount.kafka.leases import request_stop
 from recount.kafka.status import StatusBoard, StreamStatus
 from recount.kafka.topic_drift import HISTORY
 from recount.reference.topology_driver import TopologyDriver

@@ -25,7 +25,7 @@ from tests.integration.engine.test_drivers import expected_output, status_when
 
 from recount.declare.output import encode_value
 from recount.declare.topology import Topology
-from recount.kafka.control import request_run, request_stop
+from recount.kafka.leases import request_run, request_stop
 from recount.kafka.status import StreamStatus, status_of_group
 from recount.profile.daemon import free_ports
 from recount.serve.answer import answer

@@ -15,8 +15,7 @@ from tests.statuses import a_status
 
 from recount.kafka.compacted import CompactedView
 from recount.kafka.connection import Connection
-from recount.kafka.control import ControlChannel, StandingOrders, request_stop, withdraw_stop
-from recount.kafka.leases import Lease
+from recount.kafka.leases import ControlChannel, Lease, StandingOrders, request_stop, withdraw_stop
 from recount.kafka.offsets import log_ranges
 from recount.kafka.status import LARGEST_EPOCH, StatusBoard
 

@@ -16,7 +16,7 @@ from tests.unit.audit.documents import findings
 
 from recount.audit.certificate.issuing import issue
 from recount.audit.certificate.signing import BrokenChain, verify
-from recount.kafka.certificate_heads import HeadPublisher, UnreadableHead, published_head
+from recount.kafka.compacted import HeadPublisher, UnreadableHead, published_head
 from recount.kafka.connection import Connection, Fenced
 from recount.kafka.topic_drift import CERTIFICATES
 from recount.profile.project import Project
@@ -26,7 +26,7 @@ import sys
 from tests.unit.audit.documents import findings
 from recount.audit.certificate.issuing import issue
 from recount.kafka.connection import Connection
-from recount.kafka.certificate_heads import HeadPublisher
+from recount.kafka.compacted import HeadPublisher
 stream, name, root, servers = sys.argv[1:]
 for n in range(4):
     opened = lambda: HeadPublisher(Connection(bootstrap_servers=servers), stream)

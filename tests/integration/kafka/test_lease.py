@@ -12,8 +12,7 @@ from tests.integration.kafka.conftest import Read
 from tests.statuses import a_status
 
 from recount.kafka.connection import Connection, Fenced
-from recount.kafka.control import ControlChannel, request_stop
-from recount.kafka.leases import Lease
+from recount.kafka.leases import ControlChannel, Lease, request_stop
 from recount.kafka.status import StatusBoard, StatusHistory, StreamStatus
 from recount.kafka.topic_drift import HISTORY
 from recount.pages.stream_lines import BrokerWatch

@@ -16,8 +16,7 @@ from tests.statuses import a_status
 from recount.declare.fingerprint import Declared
 from recount.declare.registry import Declarations, declared
 from recount.kafka.connection import Connection
-from recount.kafka.control import ControlChannel, StandingOrders
-from recount.kafka.leases import Lease, require_declared, stop_driver
+from recount.kafka.leases import ControlChannel, Lease, StandingOrders, require_declared, stop_driver
 from recount.kafka.status import StatusBoard, status_of_group
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
 from recount.lifecycle.retirement import Retirement

@@ -17,8 +17,8 @@ from recount.declare.output import SOURCE_HEADER
 from recount.declare.topics import Topic
 from recount.engine.driver.runner import is_final
 from recount.kafka.connection import Connection, Fenced
-from recount.kafka.control import ControlChannel, request_stop
 from recount.kafka.dead_letters import LEFT_OUT, KafkaRecord, RecordTooLarge, dead_letter
+from recount.kafka.leases import ControlChannel, request_stop
 from recount.kafka.topic_drift import platform_topics
 from recount.kafka.topics_on_cluster import apply, plan
 from recount.kafka.transaction import Aborted, OffsetsDisagree, OutputTransaction

@@ -15,7 +15,7 @@ from recount.audit.certificate.signing import PUBLIC_KEY, chain_in, make_keys, p
 from recount.audit.repeated_audit import NotTheSame, again
 from recount.declare.columns import BATCH
 from recount.declare.topology import Topology
-from recount.kafka.certificate_heads import published_head
+from recount.kafka.compacted import published_head
 from recount.runtime.errors import Terminal
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]

@@ -28,8 +28,7 @@ from recount.audit.certificate.certificate_files import (
 )
 from recount.audit.compare import side_ledgers, single_judge
 from recount.audit.expectations import validation
-from recount.audit.expectations.data_docs import data_docs
-from recount.audit.expectations.validation import FAILED, HOLDS, Outcome, validate
+from recount.audit.expectations.validation import FAILED, HOLDS, Outcome, data_docs, validate
 from recount.audit.findings.finding_register import Findings
 from recount.audit.integrity.evidence import digests_at_hand
 from recount.audit.night import CertifiedAudit

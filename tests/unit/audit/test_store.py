@@ -28,7 +28,7 @@ from recount.audit.carry.store import (
     Seed,
 )
 from recount.audit.cut.audited_ledger import Ledger
-from recount.audit.integrity.altered_lineage import Lineage, rows_of, seed_sha256
+from recount.audit.integrity.strangers import Lineage, rows_of, seed_sha256
 from recount.audit.integrity.table_checksums import KeptRows, LineageChecksums
 from recount.audit.night import trim_audits
 from recount.backfill.single_backfill import newest_audit

@@ -2,7 +2,7 @@
 
 On one machine a lock of the file system lets one at a time in; it ends with the process that holds it. Between machines
 the published head decides: only the process that opened it last can publish the next
-(``recount.kafka.certificate_heads``). A certificate is a draft until its head is published. A draft that was left
+(``recount.kafka.compacted``). A certificate is a draft until its head is published. A draft that was left
 behind is completed by the next issue when its head is the published one, and thrown away when it is not.
 """
 

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 from recount.audit.certificate.certificate_files import load, verify_file
 from recount.certificate.chain import Chain, Fault, told_of
 from recount.certificate.document import Certificate, SignatureFault, signed
-from recount.kafka.certificate_heads import UnreadableHead, published_head
+from recount.kafka.compacted import UnreadableHead, published_head
 from recount.kafka.connection import Connection
 from recount.kafka.security import VARIABLE, security_of
 from recount.runtime.errors import Terminal

@@ -29,7 +29,7 @@ from recount.certificate.finding import finding_id
 from recount.declare.registry import is_audited
 from recount.declare.topology import Topology, Written
 from recount.kafka import positions
-from recount.kafka.certificate_heads import published_head
+from recount.kafka.compacted import published_head
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import Partition, partitions_of
 from recount.kafka.topics_on_cluster import ids_of

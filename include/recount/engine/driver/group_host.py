@@ -24,8 +24,7 @@ from recount.engine.exchange.work import Observer, Work, unobserved
 from recount.engine.source.unread_records import UnreadRecords, producer_at
 from recount.engine.upkeep.memory import DriverMemory
 from recount.kafka.connection import Connection, Fenced
-from recount.kafka.control import StandingOrders
-from recount.kafka.leases import Lease
+from recount.kafka.leases import Lease, StandingOrders
 from recount.kafka.status import MOST_CHARACTERS, StreamStatus, last_epoch, status_of_group
 from recount.runtime.errors import RecountError, Transient, says_all
 from recount.runtime.log_lines import about, told_of

@@ -23,8 +23,7 @@ from recount.engine.source.resumption import Known, Planned, Resumption, SameTop
 from recount.engine.source.unread_records import UnreadRecords, producer_at
 from recount.engine.upkeep.memory import DriverMemory, Headroom
 from recount.kafka.connection import Connection, NotAllowed, Refused
-from recount.kafka.control import ControlChannel, StandingOrders
-from recount.kafka.leases import Lease
+from recount.kafka.leases import ControlChannel, Lease, StandingOrders
 from recount.kafka.offsets import (
     MissingTopics,
     Partition,
