@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from recount.audit.audit_shape import refused_in
+from recount.audit.audit_session import refused_in
 from recount.runtime.log_lines import said_in
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from recount.audit.audit_shape import not_audited
+from recount.audit.audit_session import not_audited
 from recount.audit.certificate.certificate_files import load
 from recount.audit.certificate.summary import explained, summary
 from recount.declare.registry import Declarations, declared, is_audited

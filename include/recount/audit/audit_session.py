@@ -1,7 +1,11 @@
-"""Spark for audits of few records: most of what they cost is to compile and to plan."""
+"""Spark for audits of few records: most of what they cost is to compile and to plan.
+
+And the line by which a night says that it refused a stream.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ OF_AN_AUDIT = {"spark.memory.fraction": "0.4"}
 is Spark's; what does not fit goes to disk. With Spark's default of 0.6, and plans and tables beside, the JVM collected
 its heap without end in the audits of a shop of 100,000 records."""
 _CALL_SITES = ("callSite.short", "callSite.long")
+_FINAL = re.compile(r"(\S+): not audited, and no retry can help: (.*)")
 
 
 def session_for(application: SparkSession, offsets: int) -> SparkSession:
@@ -55,3 +60,14 @@ def suit(session: SparkSession, offsets: int) -> None:
 def java_options_for(offsets: int) -> str:
     """The options of the JVM of an application whose audits read so many offsets at most."""
     return JAVA_FOR_FEW if offsets <= FEW_OFFSETS else COLLECTOR
+
+
+def not_audited(stream: str, why: str, *, final: bool) -> str:
+    """The line; ``final`` where a human must act."""
+    return f"{stream}: not audited{', and no retry can help' if final else ''}: {why}"
+
+
+def refused_in(line: str) -> tuple[str, str] | None:
+    """The stream that a final refusal names, and why; None in every other line."""
+    found = _FINAL.fullmatch(line.strip())
+    return (found[1], found[2]) if found else None

@@ -18,7 +18,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from recount.audit.audit_session import FEW_OFFSETS, session_for
-from recount.audit.audit_shape import flow_of
 from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.carry.store import CORRECTIONS, PARTIALS, PUBLISHED, RECONCILIATION, VERDICTS, Run
 from recount.audit.certificate.assembly import document_of
@@ -37,6 +36,7 @@ from recount.declare.operators.nodes import WINDOW_END
 from recount.declare.topology import Topology
 from recount.kafka.compacted import HeadPublisher, published_head
 from recount.kafka.connection import Connection, refusals_told
+from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import RecountError, Transient
 from recount.runtime.log_lines import about
 from recount.runtime.settings import Keeping, Settings

@@ -8,7 +8,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from recount.audit.audit_shape import flow_of
 from recount.audit.certificate.assembly import document_of
 from recount.audit.cut.audited_ledger import Repetition
 from recount.audit.findings.finding_register import Interval, Source
@@ -17,6 +16,7 @@ from recount.audit.topology_auditor import TopologyAuditor
 from recount.certificate.document import Certificate, verify_alone
 from recount.declare.fingerprint import Declared
 from recount.declare.topology import Topology
+from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 from recount.runtime.times import quantity

@@ -10,7 +10,6 @@ import typer
 from pyspark.sql import SparkSession
 from rich.table import Table
 
-from recount.audit.audit_shape import flow_of
 from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.certificate.certificate_files import write_summary
 from recount.audit.certificate.summary import printable
@@ -25,6 +24,7 @@ from recount.declare.registry import declared, is_audited
 from recount.declare.schema import FieldType, with_places
 from recount.declare.topology import Topology
 from recount.kafka.connection import refusals_told
+from recount.recompute.single_flow import flow_of
 from recount.recompute.spark_columns import named
 from recount.runtime.console import print_whole, run_job
 from recount.runtime.log_lines import about, write_log

@@ -22,7 +22,6 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.audit.audit_shape import flow_of
 from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.carry.store import PARTIALS, PLANS, PUBLISHED, VERDICTS, AuditStore, Run
 from recount.audit.compare.published import BY_BACKFILL, NO_REVISION
@@ -48,7 +47,7 @@ from recount.declare.topology import Topology
 from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.positions import backfills_of, publish_backfill, published_backfills
 from recount.kafka.transaction import OutputTransaction
-from recount.recompute.single_flow import Flow
+from recount.recompute.single_flow import Flow, flow_of
 from recount.recompute.single_recompute import declared, group_of, results
 from recount.recompute.spark_columns import named
 from recount.runtime.errors import Terminal

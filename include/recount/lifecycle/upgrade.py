@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
-from recount.audit.audit_shape import flow_of
 from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.carry.store import complete_runs
 from recount.audit.cut.auditable import objection_to_beginning, published_offsets, settled_ledger
@@ -38,6 +37,7 @@ from recount.formats.json_values import arrow_type
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import ends_of
 from recount.lifecycle.reset import standstill
+from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import InvalidDeclaration, Terminal
 from recount.runtime.settings import Settings
 from recount.tables.decisions import DeclarationLog, Enacted

@@ -165,3 +165,20 @@ def null_when(tree: Expression, known: Mapping[str, Nulls | None]) -> Nulls | No
             never: Nulls = frozenset()
             return never if never in [null_when(argument, known) for argument in arguments] else None
     return None
+
+
+_KEPT_AS_PARTIALS = ("final", "each batch")
+"""Emissions for which the stream keeps partial aggregates, which the incremental audit reads for causes."""
+
+
+def flow_of(topology: Topology) -> Flow | None:
+    """The single aggregation over time windows that ``topology`` is; None where it has another shape.
+
+    It decides which of the two audits a topology gets.
+    """
+    try:
+        flow = Flow.of(topology)
+    except NotRecomputable:
+        return None
+    is_short = not topology.actions and flow.aggregate.emission.kind in _KEPT_AS_PARTIALS
+    return flow if is_short else None

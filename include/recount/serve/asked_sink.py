@@ -18,7 +18,6 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from recount.audit.audit_shape import flow_of
 from recount.audit.compare.identity import Identity, closing_windows, identity_of
 from recount.declare.columns import (
     BACKFILL_NUMBER,
@@ -35,6 +34,7 @@ from recount.declare.schema import LONG_MAX, LONG_MIN, FieldType, is_unicode
 from recount.declare.topology import Topology, Written
 from recount.declare.windows import TimeWindows
 from recount.formats.json_values import arrow_type
+from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import earlier
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import recount
-from recount.audit.audit_shape import flow_of
 from recount.audit.explain.completeness import unsigned_orders, warnings_of, warnings_of_lookups
 from recount.audit.findings.finding_register import Findings
 from recount.certificate.document import FATES
@@ -22,6 +21,7 @@ from recount.declare.operators.event_time import records_of
 from recount.declare.operators.joins import StreamTableJoin
 from recount.declare.operators.nodes import Sink, Source
 from recount.declare.topology import Topology
+from recount.recompute.single_flow import flow_of
 from recount.tables.ledger import warnings_of_seconds
 
 MAX_LISTED = 1_000

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from recount.audit.audit_shape import flow_of
 from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.carry.store import NOTHING, AuditStore, Run, Seed
 from recount.audit.certificate.signing import signer_in
@@ -35,7 +34,7 @@ from recount.kafka.offsets import Partition, partitions_of
 from recount.kafka.topics_on_cluster import ids_of
 from recount.recompute.operators.beginnings import untold
 from recount.recompute.operators.log_order import require_recomputable
-from recount.recompute.single_flow import NotRecomputable
+from recount.recompute.single_flow import NotRecomputable, flow_of
 from recount.runtime.errors import RecountError, Terminal, Transient
 from recount.runtime.log_lines import about
 from recount.runtime.settings import Settings

@@ -15,7 +15,6 @@ from typing import cast
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.audit.audit_shape import flow_of
 from recount.audit.carry.delta_frames import delta_frame
 from recount.audit.carry.store import RECONCILIATION, AuditStore, Run
 from recount.audit.compare.conservation import OFFSETS
@@ -34,6 +33,7 @@ from recount.declare.topology import Topology, Written
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import is_compacted
 from recount.recompute.raw_log import SCHEMA as LOG_SCHEMA
+from recount.recompute.single_flow import flow_of
 from recount.recompute.spark_columns import named
 from recount.runtime.settings import Settings
 from recount.tables.ledger import BatchProof

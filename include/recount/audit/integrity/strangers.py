@@ -23,7 +23,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.errors import AnalysisException
 
-from recount.audit.audit_shape import flow_of
 from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.carry.store import CORRECTIONS, PARTIALS, PUBLISHED, AuditStore, Run, Seed
 from recount.audit.compare.published import written_after
@@ -34,6 +33,7 @@ from recount.audit.integrity.table_files import correction_places, output_places
 from recount.certificate.finding import Difference
 from recount.declare.columns import AUDIT, BATCH, GENERATION, IS_NULL
 from recount.declare.topology import Topology
+from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import RecountError, Terminal
 from recount.runtime.settings import Settings
 from recount.tables.batch_proofs import removable
