@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from airflow.api.common.trigger_dag import trigger_dag
 from airflow.api_fastapi.app import get_auth_manager
@@ -40,26 +40,11 @@ class DagState:
     next_ms: int | None
 
 
-class Runs(Protocol):
-    """Interface of ``AirflowRuns``, for tests without Airflow's database."""
-
-    def states(self, dags: Collection[str]) -> Mapping[str, DagState]:
-        """Return the states of those of ``dags`` that Airflow knows."""
-        ...
-
-    def may_start(self, dag: str, user: BaseUser) -> bool:
-        """Whether ``user`` may start a run of ``dag``."""
-        ...
-
-    def start(self, dag: str, conf: Mapping[str, Any], user: BaseUser) -> None:
-        """Start a run of ``dag`` in the name of ``user``, who may; raises ``Terminal`` where Airflow refuses."""
-        ...
-
-
 class AirflowRuns:
     """Runs in Airflow's own database, by its auth manager."""
 
     def states(self, dags: Collection[str]) -> Mapping[str, DagState]:
+        """Return the states of those of ``dags`` that Airflow knows."""
         with create_session() as session:
             asked = select(DagModel.dag_id, DagModel.is_paused, DagModel.next_dagrun_create_after)
             rows = session.execute(asked.where(DagModel.dag_id.in_(dags), ~DagModel.is_stale)).all()
@@ -69,6 +54,7 @@ class AirflowRuns:
         }
 
     def may_start(self, dag: str, user: BaseUser) -> bool:
+        """Whether ``user`` may start a run of ``dag``."""
         return get_auth_manager().is_authorized_dag(
             method="POST",
             access_entity=DagAccessEntity.RUN,
@@ -77,6 +63,7 @@ class AirflowRuns:
         )
 
     def start(self, dag: str, conf: Mapping[str, Any], user: BaseUser) -> None:
+        """Start a run of ``dag`` in the name of ``user``, who may; raises ``Terminal`` where Airflow refuses."""
         try:
             trigger_dag(
                 dag_id=dag,
@@ -110,7 +97,7 @@ def dags_of(stream: Stream) -> list[str]:
     return [CONTROL, stream_dag(stream.name), audit_dag(stream.name), backfill_dag(stream.name)]
 
 
-def buttons(stream: Stream, states: Mapping[str, DagState], runs: Runs, user: BaseUser) -> Sequence[Button]:
+def buttons(stream: Stream, states: Mapping[str, DagState], runs: AirflowRuns, user: BaseUser) -> Sequence[Button]:
     """Return the buttons of ``stream``; one that is not audited is started and stopped only."""
     orders = [order for order in get_args(Order) if is_audited(stream) or order in ("start", "stop")]
     return [_button(order, stream.name, states, runs, user) for order in orders]
@@ -133,7 +120,7 @@ def _signer() -> URLSafeTimedSerializer:
     return URLSafeTimedSerializer(get_signing_key("api", "secret_key"), salt="recount orders")
 
 
-def _button(order: Order, stream: str, states: Mapping[str, DagState], runs: Runs, user: BaseUser) -> Button:
+def _button(order: Order, stream: str, states: Mapping[str, DagState], runs: AirflowRuns, user: BaseUser) -> Button:
     dag = {"audit": audit_dag(stream), "backfill": backfill_dag(stream)}.get(order, CONTROL)
     conf = {"stream": stream, "order": order} if dag == CONTROL else {}
     needed = [dag, stream_dag(stream)] if order == "start" else [dag]

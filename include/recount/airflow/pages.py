@@ -25,7 +25,7 @@ from recount.airflow.deployed import Deployment, deployment
 from recount.airflow.drivers import log_of
 from recount.airflow.health import health_of
 from recount.airflow.links import audit_dag, domain_of, night_dag, stream_dag
-from recount.airflow.page_orders import AirflowRuns, DagState, Order, Runs, buttons, dags_of, is_token_of, token_for
+from recount.airflow.page_orders import AirflowRuns, DagState, Order, buttons, dags_of, is_token_of, token_for
 from recount.declare.registry import Declarations, Stream, is_audited
 from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
@@ -80,13 +80,13 @@ def brokers(settings: Here, deployed: Deployed) -> Watch:
     return _watch(settings, tuple((name, tuple(own)) for name, own in deployed.declarations.read_topics.items()))
 
 
-def airflow_runs() -> Runs:
+def airflow_runs() -> AirflowRuns:
     """Airflow's own."""
     return AirflowRuns()
 
 
 Brokers = Annotated[Watch, Depends(brokers)]
-OfAirflow = Annotated[Runs, Depends(airflow_runs)]
+OfAirflow = Annotated[AirflowRuns, Depends(airflow_runs)]
 Now = Annotated[int, Depends(clock_ms)]
 app = FastAPI(title="Recount", dependencies=[Depends(reader)], docs_url=None, redoc_url=None, openapi_url=None)
 

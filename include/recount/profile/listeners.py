@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol, get_args
+from typing import get_args
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
@@ -139,58 +139,26 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
-class Listeners(Protocol):
-    """The ports of brokers by their number, 1 and up, and what their settings say of them."""
-
-    security: str
-    """Where clients find their security, as RECOUNT_KAFKA_SECURITY says it."""
-    ports: list[int]
-
-    def ports_of(self, node: int) -> tuple[int, ...]:
-        """Ports at which broker ``node`` listens."""
-        ...
-
-    def bootstrap_servers(self) -> str:
-        """The bootstrap servers for clients."""
-        ...
-
-    def properties(self, node: int) -> Mapping[str, object]:
-        """Settings of broker ``node``."""
-        ...
-
-    def prepare(self) -> None:
-        """Make the files that a broker needs to start."""
-        ...
-
-    def are_open(self) -> bool:
-        """Whether somebody listens at every port for clients."""
-        ...
-
-    def keeper(self) -> Connection:
-        """A connection that may do everything."""
-        ...
-
-    def admit(self) -> None:
-        """Let clients in, once the brokers serve."""
-        ...
-
-
 class OpenListeners:
-    """Everybody on this machine may do everything."""
+    """The ports of brokers by their number, 1 and up, at which everybody on this machine may do everything."""
 
     security = ""
+    """Where clients find their security, as RECOUNT_KAFKA_SECURITY says it."""
 
     def __init__(self, brokers: int, ports: Sequence[int] = ()) -> None:
         self.ports = list(ports) or free_ports(2 * brokers)
         self._clients, self._controllers = _by_node(self.ports[::2]), _by_node(self.ports[1::2])
 
     def ports_of(self, node: int) -> tuple[int, ...]:
+        """Ports at which broker ``node`` listens."""
         return self._clients[node], self._controllers[node]
 
     def bootstrap_servers(self) -> str:
+        """The bootstrap servers for clients."""
         return _addresses(self._clients)
 
     def properties(self, node: int) -> Mapping[str, object]:
+        """Settings of broker ``node``."""
         clients = f"PLAINTEXT://{LOOPBACK}:{self._clients[node]}"
         return {
             **_of_controllers(self._controllers),
@@ -200,16 +168,18 @@ class OpenListeners:
         }
 
     def prepare(self) -> None:
-        """Nothing is needed."""
+        """Make the files that a broker needs to start: none."""
 
     def are_open(self) -> bool:
+        """Whether somebody listens at every port for clients."""
         return all(map(answers, self._clients.values()))
 
     def keeper(self) -> Connection:
+        """A connection that may do everything."""
         return Connection(bootstrap_servers=self.bootstrap_servers())
 
     def admit(self) -> None:
-        """Everybody is in."""
+        """Let clients in, once the brokers serve: everybody is in."""
 
 
 class SecuredListeners:
@@ -301,6 +271,9 @@ class SecuredListeners:
 
     def _write(self, name: str, text: str) -> None:
         write_secret(self._folder / name, text)
+
+
+Listeners = OpenListeners | SecuredListeners
 
 
 def _by_node(ports: list[int]) -> dict[int, int]:

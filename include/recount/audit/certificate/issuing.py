@@ -17,13 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from recount.audit.certificate.certificate_files import load, sound
 from recount.audit.certificate.certificate_page import page
 from recount.audit.certificate.signing import PublicKeys, Signer
 from recount.certificate.chain import successor_of
 from recount.certificate.document import Certificate, Unverified, certified, head_of, verify_alone
+from recount.kafka.compacted import HeadPublisher
 from recount.kafka.connection import Fenced
 from recount.runtime.errors import Terminal, Transient
 from recount.runtime.installation import bytes_of_file
@@ -40,14 +41,7 @@ class UntrustedHead(Terminal):
     """The published head is signed with no key of this installation."""
 
 
-class Publisher(Protocol):
-    """A process that may publish the next head."""
-
-    def read(self) -> Certificate | None: ...
-    def publish(self, head: Certificate) -> None: ...
-
-
-Opened = Callable[[], AbstractContextManager[Publisher]]
+Opened = Callable[[], AbstractContextManager[HeadPublisher]]
 
 
 def issue(
@@ -110,7 +104,7 @@ def _issued(
     target: Path,
     signer: Signer | None,
     trusted: PublicKeys | None,
-    publisher: Publisher | None,
+    publisher: HeadPublisher | None,
 ) -> Path:
     head = publisher.read() if publisher else None
     _settle_drafts(target.parent, head)
