@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields
-from types import NoneType
 from typing import Literal, get_args
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -30,15 +30,6 @@ MOST_CHARACTERS = 2_000
 """Of any text in a status; an error is cut to it."""
 LARGEST_EPOCH = 2**62
 """Of a lease; far beyond what relaunches come to, so a larger one was made up."""
-_KINDS = {
-    "str": (str,),
-    "int": (int,),
-    "float": (int, float),
-    "State": (str,),
-    "bool": (bool,),
-    "str | None": (str, NoneType),
-    "int | None": (int, NoneType),
-}
 Labels = Sequence[str]
 _TOTALS: Mapping[str, tuple[str, Callable[[StreamStatus], float]]] = {
     "records": ("Records that this driver has read", lambda s: s.records_total),
@@ -136,10 +127,9 @@ class StreamStatus:
         """
         try:
             said = json.loads(text)
-            if said["version"] != VERSION or said["state"] not in get_args(State):
-                raise ValueError(f"version {said['version']}, state {said['state']}")
-            known = {field.name for field in fields(cls)}
-            status = cls(**{name: value for name, value in said.items() if name in known})
+            if said["version"] != VERSION:
+                raise ValueError(f"version {said['version']}")
+            status = msgspec.convert(said, cls)
             _require_plain(status)
             return status
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -154,9 +144,6 @@ class StreamStatus:
 def _require_plain(status: StreamStatus) -> None:
     for field in fields(status):
         value = getattr(status, field.name)
-        kinds = _KINDS[str(field.type)]
-        if type(value) not in kinds:
-            raise ValueError(f"{field.name} is {value!r}")
         if isinstance(value, str):
             value.encode()  # half a character, which JSON can escape, fits on no page
             if len(value) > MOST_CHARACTERS:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+import msgspec
 import polars as pl
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -70,14 +71,7 @@ class Enacted:
 
     @classmethod
     def from_json(cls, text: str) -> Enacted:
-        said: dict[str, Any] = json.loads(text)
-        begins, after = said.get("begins"), said.get("after")
-        said["begins"] = None if begins is None else _offsets(begins)
-        said["published"] = _offsets(said.get("published") or {})
-        said["after"] = None if after is None else (int(after[0]), int(after[1]))
-        said["added"] = _orders(said.get("added", {}))
-        said["added_fields"] = {topic: _orders(names) for topic, names in said.get("added_fields", {}).items()}
-        return cls(**said)
+        return msgspec.json.decode(text, type=cls)
 
     @property
     def additions(self) -> Additions:
@@ -223,6 +217,10 @@ class OrderLog:
         """Add a record, beside what its signature calls it."""
         named = {name: [value] for name, value in record.identity.items() if name != "is"}
         write_deltalake(self._path, pa.table({**named, "document": [record.to_json()]}), mode="append")
+
+
+class _Documents:
+    _path: str
 
     def texts(self) -> list[str]:
         """Every row as it is there."""

@@ -26,6 +26,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+import msgspec
+
 from recount.declare.columns import RESULT_TIME
 from recount.declare.operators.joins import StreamTableJoin, TableTableJoin
 from recount.declare.operators.nodes import (
@@ -126,14 +128,7 @@ class Released:
     @classmethod
     def from_document(cls, document: Mapping[str, Any] | None) -> Self | None:
         """From a JSON document that ``dataclasses.asdict`` made; None of None."""
-        if document is None:
-            return None
-        offsets = {
-            topic: {int(partition): end for partition, end in parts.items()}
-            for topic, parts in document["offsets"].items()
-        }
-        generation, batch = document["cut"]
-        return cls(before_ms=document["before_ms"], cut=(generation, batch), offsets=offsets)
+        return None if document is None else msgspec.convert(document, cls, str_keys=True)
 
 
 def farthest(*found: Released | None) -> Released | None:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -54,7 +55,7 @@ def sink(tmp_path: Path) -> Sink:
 
 def test_later_batches_and_backfills_and_other_files_change_nothing(sink: Sink) -> None:
     seen = sink.checksums()
-    assert TableChecksums.from_document(json.loads(json.dumps(asdict(seen)))) == seen
+    assert msgspec.convert(json.loads(json.dumps(asdict(seen))), TableChecksums) == seen
     sink.output([(1, 5), (2, 0)])
     sink.corrections([2])
     DeltaTable(sink.tables.output("revenue")).optimize.compact()
@@ -66,7 +67,7 @@ def test_what_was_released_may_go_and_nothing_else(sink: Sink) -> None:
     ends = pl.DataFrame({GENERATION: 1, BATCH: 4, WINDOW_END: [99, 100, None]}, schema_overrides={WINDOW_END: pl.Int64})
     write_deltalake(path, ends, mode="append", schema_mode="merge")
     seen = TableChecksums.of(sink.tables, "revenue", CUT, 2, KeptRows(by="window", since_ms=100))
-    assert TableChecksums.from_document(json.loads(json.dumps(asdict(seen)))) == seen
+    assert msgspec.convert(json.loads(json.dumps(asdict(seen))), TableChecksums) == seen
     assert sink.holds(seen)
     DeltaTable(path).delete(f"{WINDOW_END} < 100")
     assert sink.holds(seen)
@@ -90,7 +91,7 @@ def test_rows_of_records_may_go_by_their_time_and_of_a_table_those_that_another_
     write_deltalake(path, rows.with_columns(pl.lit(1).alias(GENERATION), pl.lit(4).alias(BATCH)))
     released = Released(before_ms=100, cut=CUT, offsets={})
     seen = TableChecksums.of(sink.tables, "totals", CUT, 0, KeptRows.of(by, released, "key"))
-    assert TableChecksums.from_document(json.loads(json.dumps(asdict(seen)))) == seen
+    assert msgspec.convert(json.loads(json.dumps(asdict(seen))), TableChecksums) == seen
     for key, revision, _ in REPLACED:
         if (key, revision) not in counted:
             DeltaTable(path).delete(f"{_is(key)} AND {REVISION} = {revision}")
@@ -195,7 +196,7 @@ def test_who_repairs_a_row_that_was_found_wrong_changes_nothing_else(
         rows=[unsettled],
     )
     seen = TableChecksums.of(Tables(str(tmp_path)), "revenue", CUT, 0, unsettled=left_out)
-    seen = TableChecksums.from_document(json.loads(json.dumps(asdict(seen))))
+    seen = msgspec.convert(json.loads(json.dumps(asdict(seen))), TableChecksums)
     for repaired in ([right], [(*wrong[:-1], 7), right]):
         written(*repaired)
         assert seen.are_those_of(Tables(str(tmp_path)), "revenue", CUT)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+import msgspec
 import polars as pl
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
@@ -305,7 +306,8 @@ class AuditStore:
 
 def complete_runs(tables: Tables, stream: str) -> list[Run]:
     """All complete audits of ``stream``, oldest first; without Spark."""
-    return sorted(map(_run, _rows_of(tables.audit(stream, RUNS))), key=lambda run: run.finished_ms)
+    found = (msgspec.json.decode(row["document"], type=Run) for row in _rows_of(tables.audit(stream, RUNS)))
+    return sorted(found, key=lambda run: run.finished_ms)
 
 
 def _with_checkpoints(path: str) -> DeltaTable | str:
@@ -338,19 +340,3 @@ class _Document:
 
 def _schema(kind: type[Any]) -> dict[str, pl.DataType]:
     return {field.name: _TYPES[str(field.type).removesuffix(" | None")] for field in fields(kind)}
-
-
-def _run(row: Mapping[str, Any]) -> Run:
-    document = json.loads(row["document"])
-    document["lineage"] = tuple(document["lineage"])
-    document["repaired"] = tuple(document.get("repaired", ()))
-    document["published_ends"] = {int(p): offset for p, offset in document["published_ends"].items()}
-    checksums = document.get("checksums")
-    document["released"] = Released.from_document(document.get("released"))
-    document["checksums"] = TableChecksums.from_document(checksums) if checksums else None
-    read_to = document.get("read_to", {})
-    document["read_to"] = {topic: {int(p): end for p, end in ends.items()} for topic, ends in read_to.items()}
-    tables = document.get("tables", {})
-    document["tables"] = {name: TableChecksums.from_document(one) for name, one in tables.items()}
-    document["built_on"] = LineageChecksums.of_documents(document.get("built_on", ()))
-    return Run(**document)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
+import msgspec
 import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -249,7 +250,7 @@ class Lineage:
         if told is None or (newest is not None and newest.audit == run.audit):
             return run.built_on
         # certificates of earlier releases say nothing
-        return LineageChecksums.of_documents(told.get("built_on") or ())
+        return msgspec.convert(told.get("built_on") or [], tuple[LineageChecksums, ...])
 
     def _sections(self, run: Run) -> Iterator[tuple[LineageChecksums, Mapping[str, pl.LazyFrame]]]:
         """Yield what is said of the lineage of ``run``, each with its rows; nothing where some may be removed."""

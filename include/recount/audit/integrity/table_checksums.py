@@ -10,9 +10,9 @@ audit recomputes them from the log. So a certificate says what they were, and th
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import polars as pl
 from deltalake import DeltaTable
@@ -148,20 +148,6 @@ class TableChecksums:
             unsettled=unsettled,
         )
 
-    @classmethod
-    def from_document(cls, document: dict[str, Any]) -> Self:
-        """Return the checksums of which ``dataclasses.asdict`` made a document."""
-        corrections, kept, unsettled = (document.get(name) for name in ("corrections", "kept", "unsettled"))
-        return cls(
-            **{
-                **document,
-                "outputs": Checksum(**document["outputs"]),
-                "corrections": None if corrections is None else Checksum(**corrections),
-                "kept": None if kept is None else KeptRows(**kept),
-                "unsettled": None if unsettled is None else Unsettled(**unsettled),
-            }
-        )
-
     def hold(self, tables: Tables, table: str, cut: Order, backfills: int) -> bool:
         """Whether the rows that were there at ``cut`` are the same still, and no backfill has waited since."""
         _, waiting = corrections_of(tables, table, self.backfills)
@@ -221,20 +207,6 @@ class LineageChecksums:
         """Return the checksums of the rows of ``tables`` now."""
         sums = {name: Checksum.of(_among(rows, kept)) for name, rows in tables.items()}
         return cls(audit=audit, tables=sums, kept=kept)
-
-    @classmethod
-    def of_documents(cls, documents: Iterable[Mapping[str, Any]]) -> tuple[Self, ...]:
-        """Return the checksums of which ``dataclasses.asdict`` made documents."""
-        return tuple(
-            cls(
-                **{
-                    **one,
-                    "tables": {name: Checksum(**told) for name, told in one["tables"].items()},
-                    "kept": None if one["kept"] is None else KeptRows(**one["kept"]),
-                }
-            )
-            for one in documents
-        )
 
     def altered(self, tables: Mapping[str, pl.LazyFrame]) -> list[str]:
         """The tables whose rows are others now."""
