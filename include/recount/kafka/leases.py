@@ -16,6 +16,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
+import msgspec
 import typer
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -354,11 +355,8 @@ class ControlChannel:
 
 def _command(text: bytes) -> Command:
     try:
-        said = json.loads(text)
-        if said["command"] not in ("stop", "run"):
-            raise ValueError(said["command"])
-        return Command(command=said["command"], lease_epoch=int(said["lease_epoch"]), order=str(said.get("order", "")))
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        return msgspec.json.decode(text, type=Command)
+    except (ValueError, RecursionError) as error:
         raise Terminal(
             "an unknown order on the control topic",
             given=text[:200],
