@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from tests.local_spark import TINY, local_session
 from tests.spark.audit.stage import Stage, settings_below
 
-from recount.audit.audit_shape import flow_of
 from recount.backfill.carrying_out import CarryingOut
 from recount.backfill.corrections_due import corrections_due
 from recount.backfill.single_backfill import plan, repair
@@ -23,6 +22,7 @@ from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Home
 from recount.profile.project import Project
+from recount.recompute.single_flow import flow_of
 from recount.runtime.settings import Settings
 
 PAGES = Path(__file__).parents[1] / "docs" / "operations"
