@@ -22,7 +22,6 @@ from typing import Any, Literal
 
 from deltalake import DeltaTable
 
-from recount.audit.audit_shape import flow_of
 from recount.audit.carry.delta_frames import purge
 from recount.audit.carry.erased_keys import ErasedKeys, run_sha256
 from recount.audit.carry.snapshots import snapshot_sha256
@@ -43,6 +42,7 @@ from recount.kafka.positions import published_backfills
 from recount.lifecycle.held_rows import HeldKey, objection_to
 from recount.lifecycle.reset import is_there, require_no_driver, standstill
 from recount.lifecycle.tombstones import compacted, publish_tombstones, records_since
+from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import RecountError, Terminal
 from recount.runtime.settings import Settings
 from recount.runtime.times import clock_ms

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from recount.audit.audit_shape import flow_of
 from recount.audit.carry.snapshots import COLUMNS, snapshot_rows, stream_of
 from recount.audit.carry.store import (
     CORRECTIONS,
@@ -53,6 +52,7 @@ from recount.recompute.operators.carried import (
     names_of,
     require_incremental,
 )
+from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import MISSES
 from recount.tables.decisions import DeclarationLog

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from confluent_kafka import KafkaException
 
-from recount.audit.audit_shape import flow_of
 from recount.audit.carry.store import Run
 from recount.audit.compare.committed import CommittedRecord, read_committed
 from recount.audit.cut.kept_log import decided, decided_if_any
 from recount.declare.output import encode_key
 from recount.declare.topology import Topology
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
+from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import Terminal
 from recount.tables.signed_orders import Erasure
 
