@@ -128,7 +128,7 @@ class Position:
         return json.dumps(said, separators=(",", ":"))
 
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, Committed]:
-        """What the batch has committed of ``partitions``."""
+        """Offsets that the batch has committed of ``partitions``."""
         return {
             key: Committed(
                 offset=self.spans[key][1],
