@@ -21,13 +21,19 @@ from recount.audit.carry.snapshots import Snapshots
 from recount.audit.carry.store import CORRECTIONS, RECONCILIATION, VERDICTS, AuditStore, Seed
 from recount.audit.compare import side_ledgers
 from recount.audit.compare.claims import IDENTITY
-from recount.audit.compare.compared_rows import COMPARED
 from recount.audit.compare.conservation import accounts, conservation_differences, totals_by_topic
 from recount.audit.compare.correction_claims import Corrections, strange_backfills
-from recount.audit.compare.differences import correction_differences, output_differences, with_partitions
+from recount.audit.compare.differences import (
+    COMPARED,
+    SINK,
+    TABLE,
+    correction_differences,
+    output_differences,
+    with_partitions,
+)
 from recount.audit.compare.fidelity import PLACES
 from recount.audit.compare.identity import Identity, identity_of
-from recount.audit.compare.judge import SINK, TABLE, Judge
+from recount.audit.compare.judge import Judge
 from recount.audit.compare.published import is_after
 from recount.audit.compare.side_ledgers import (
     late_records,

@@ -28,8 +28,8 @@ from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.carry.store import AuditStore
 from recount.audit.compare.claims import AT_MS, ENTRY, IDENTITY, ROW
 from recount.audit.compare.correction_claims import COMPLETE_TEXT, GONE_MS, Listed, audit_of, listed_backfills
+from recount.audit.compare.differences import SINK
 from recount.audit.compare.identity import Identity, identity_of
-from recount.audit.compare.judge import SINK
 from recount.audit.compare.sink_verdicts import of_backfills
 from recount.audit.cut.auditable import published_offsets
 from recount.audit.cut.audited_ledger import Ledger

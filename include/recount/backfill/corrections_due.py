@@ -21,8 +21,8 @@ from recount.audit.carry.store import CORRECTIONS, PLANS, VERDICTS, AuditStore, 
 from recount.audit.certificate.summary import change_in_words, printable
 from recount.audit.compare.claims import AT_MS, IDENTITY, IS_NULL, REVISION, ROW
 from recount.audit.compare.correction_claims import COMPLETE_TEXT, GONE_MS
+from recount.audit.compare.differences import SINK
 from recount.audit.compare.identity import Identity, identity_of
-from recount.audit.compare.judge import SINK
 from recount.audit.compare.published import NO_REVISION
 from recount.audit.compare.sink_verdicts import HIGHEST, SEEN, of_backfills, of_stream, seen_rows, sees
 from recount.audit.explain.completeness import COMPLETENESS, MISSED

@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.compare.claims import SIDE
-from recount.audit.compare.compared_rows import COMPARED, compared
 from recount.audit.compare.correction_claims import COMPLETE_ROWS, LATER_BATCH, with_corrections
+from recount.audit.compare.differences import COMPARED, compared
 from recount.audit.compare.identity import Identity, identity_of
 from recount.audit.compare.published import KAFKA
 from recount.audit.compare.results import COMPLETE

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.conftest import MINUTE_MS, START_MS
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
-from recount.audit.compare.judge import SEEN_TEXT, SINK
+from recount.audit.compare.differences import SEEN_TEXT, SINK
 from recount.audit.explain.completeness import COMPLETENESS, MISSED
 from recount.audit.explain.misses import grace_misses
 from recount.certificate.finding import GraceMiss

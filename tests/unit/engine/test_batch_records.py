@@ -14,8 +14,8 @@ from recount.declare.topics import Topic
 from recount.declare.topology import stream
 from recount.engine.commit.batch import BatchRecords
 from recount.engine.exchange.work import Computed
+from recount.engine.operators.batch_operator import PartitionClock
 from recount.engine.operators.batch_rows import written_schema
-from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.stage.map_stage import REJECTED_SCHEMA
 
 _SOURCE = Topic(name="source", key="id", value=RecordSchema.of(n=LONG))

@@ -21,8 +21,8 @@ from recount.audit.compare.claims import (
     on_kafka,
     plain_decimals,
 )
-from recount.audit.compare.compared_rows import compared
 from recount.audit.compare.correction_claims import COMPLETE_ROWS, SAID, Corrections, kept_for_backfills, uncorrected
+from recount.audit.compare.differences import SEEN_TEXT, SINK, TABLE, compared
 from recount.audit.compare.fidelity import EXPIRED, LOST, PLACES
 from recount.audit.compare.identity import Identity
 from recount.audit.compare.published import DELTA, KAFKA
@@ -41,7 +41,6 @@ from recount.recompute.raw_log import Ranges, once
 from recount.runtime.times import clock_ms
 from recount.tables.places import Released, Tables, ageing
 
-SINK, TABLE, SEEN_TEXT = "sink", "table", "seen_text"
 _VERDICTS = (*(f"{place}_verdict" for place in PLACES), COMPLETENESS)
 
 
@@ -76,7 +75,7 @@ class Judge:
         """The rows of all sinks: ``sink`` (a topic), ``table``, the identity, verdicts, and what each side has.
 
         ``<side>_text`` is JSON, ``<place>_evidence`` names offsets and batches, ``expected_at_ms`` is event time;
-        ``compared`` holds what the sides say as values (``compared_rows``).
+        ``compared`` holds what the sides say as values (``differences.compared``).
         """
         frames = [self._sink(identity, truth, complete) for identity in identities]
         return reduce(DataFrame.unionByName, frames)

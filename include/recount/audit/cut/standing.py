@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from recount.audit.compare.claims import AT_MS, ENTRY, IDENTITY, IS_NULL, REVISION, SIDE, STANDING
-from recount.audit.compare.compared_rows import exact_text
+from recount.audit.compare.differences import exact_text
 from recount.audit.compare.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.compare.identity import Identity
 from recount.audit.compare.published import DELTA, KAFKA, LATER

@@ -30,8 +30,8 @@ from recount.audit.carry.removed import kept_late
 from recount.audit.certificate.assembly import MAX_LISTED
 from recount.audit.compare.claims import IDENTITY, of_traced
 from recount.audit.compare.correction_claims import COMPLETE_TEXT, GONE_MS
+from recount.audit.compare.differences import SEEN_TEXT, SINK
 from recount.audit.compare.identity import Identity, above_of, closing_windows
-from recount.audit.compare.judge import SEEN_TEXT, SINK
 from recount.audit.compare.results import COMPLETE
 from recount.audit.explain.completeness import COMPLETENESS, MISSED
 from recount.certificate.finding import MAX_LATE_NAMED, Difference, GraceMiss

@@ -23,8 +23,7 @@ from recount.recompute.operators import log_sources, log_tables
 from recount.recompute.operators.beginnings import Beginning
 from recount.recompute.operators.carried import LOOK_BACK_MS, Carried, Carrying, NotIncremental
 from recount.recompute.operators.frontiers import BatchEnds
-from recount.recompute.operators.log_clocks import Clocks
-from recount.recompute.operators.log_fates import Journal
+from recount.recompute.operators.log_clocks import Clocks, Journal
 from recount.recompute.operators.log_joins import table_joined
 from recount.recompute.operators.log_order import is_asked_by_time, require_updates
 from recount.recompute.operators.log_rows import OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, after, origin

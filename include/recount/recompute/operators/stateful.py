@@ -29,8 +29,7 @@ from recount.recompute.operators.frontiers import (
     with_left_in,
     with_reached_before,
 )
-from recount.recompute.operators.log_clocks import Clocks
-from recount.recompute.operators.log_fates import Journal
+from recount.recompute.operators.log_clocks import Clocks, Journal
 from recount.recompute.operators.log_order import (
     closing,
     leaves_at_once,
