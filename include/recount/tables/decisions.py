@@ -195,14 +195,6 @@ def _remedy(stream: str) -> str:
     )
 
 
-def _orders(said: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, int]]:
-    return {name: (int(last[0]), int(last[1])) for name, last in said.items()}
-
-
-def _offsets(said: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
-    return {topic: {int(part): offset for part, offset in parts.items()} for topic, parts in said.items()}
-
-
 class OrderLog:
     """Signed records of ``stream`` in the table at ``path``, one a row; who may write to it can forge one.
 
@@ -217,10 +209,6 @@ class OrderLog:
         """Add a record, beside what its signature calls it."""
         named = {name: [value] for name, value in record.identity.items() if name != "is"}
         write_deltalake(self._path, pa.table({**named, "document": [record.to_json()]}), mode="append")
-
-
-class _Documents:
-    _path: str
 
     def texts(self) -> list[str]:
         """Every row as it is there."""
