@@ -66,14 +66,6 @@ def test_of_no_values_the_result_is_null(aggregate: Aggregate) -> None:
     assert value(aggregate, None) is None
 
 
-def test_an_aggregate_can_be_of_some_records_only() -> None:
-    assert value(count().only(col("v") > 1), 1, 2, 3, None) == 2
-
-
-def test_the_order_is_that_of_the_log_and_not_of_arrival() -> None:
-    assert results({"x": CONCAT}, reversed(records("a", "b", "c")))["x"] == "0+a+b+c"
-
-
 def test_sums_of_decimals_are_never_rounded() -> None:
     assert value(total("v"), Decimal("9" * 30), Decimal("0.01")) == Decimal("9" * 30 + ".01")
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from recount.declare.aggregates import count
@@ -12,7 +9,7 @@ from recount.declare.expressions import col
 from recount.declare.plain_values import PlainValue
 from recount.declare.schema import LONG, STRING, RecordSchema, decimal
 from recount.declare.topics import Topic
-from recount.declare.topology import Topology, stream, table
+from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
 from recount.reference.topology_driver import TopologyDriver
 from recount.runtime.errors import InvalidDeclaration, Terminal
@@ -44,23 +41,6 @@ def test_what_was_read_once_is_not_read_again(driver: TopologyDriver) -> None:
     assert len(driver.outputs("out")) == 1
 
 
-@pytest.mark.parametrize(
-    ("value", "timestamp_ms", "reason"),
-    [
-        (b"\xff", 0, "undecodable"),
-        (b'{"amount": "a dozen"}', 0, "schema"),
-        (b"{}", 0, "schema"),
-        (b'{"amount": 1}', -1, "negative-timestamp"),
-        (b'{"amount": 1}', 10 * HOUR_MS, "future-timestamp"),
-    ],
-)
-def test_a_bad_record_is_a_dead_letter_with_its_reason(value: bytes, timestamp_ms: int, reason: str) -> None:
-    topology = Topology(name="routing", sinks=[stream(ORDERS).to(OUT)])
-    driver = TopologyDriver(topology, wall_clock_ms=8 * HOUR_MS)
-    assert driver.pipe("orders", key="o1", value=value, timestamp_ms=timestamp_ms) == "dead-lettered"
-    assert [(letter.offset, letter.reason) for letter in driver.dead_letters] == [(0, reason)]
-
-
 def test_a_topology_that_fails_on_a_bad_record_names_its_place() -> None:
     topology = Topology(name="strict", sinks=[stream(ORDERS).to(OUT)], on_bad_record="fail")
     with pytest.raises(Terminal) as failed:
@@ -74,13 +54,6 @@ def test_the_future_begins_after_max_future() -> None:
     assert driver.pipe("orders", key="o1", value={"amount": 1}, timestamp_ms=HOUR_MS + 1) == "dead-lettered"
 
 
-def test_a_record_without_the_key_it_is_grouped_by_is_a_dead_letter() -> None:
-    counted = stream(ORDERS).windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=count()).emit_final()
-    driver = TopologyDriver(Topology(name="counting", sinks=[counted.to(OUT)]))
-    assert driver.pipe("orders", value={"amount": 1}, timestamp_ms=0) == "dead-lettered"
-    assert driver.dead_letters[0].reason == "null-key"
-
-
 def test_a_dead_letter_does_not_advance_stream_time() -> None:
     counted = stream(ORDERS).windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=count()).emit_final()
     driver = TopologyDriver(Topology(name="counting", sinks=[counted.to(OUT)]))
@@ -88,20 +61,8 @@ def test_a_dead_letter_does_not_advance_stream_time() -> None:
     assert driver.pipe("orders", key="o1", value={"amount": 1}, timestamp_ms=5) == "counted"
 
 
-def test_event_time_can_be_a_field_of_the_value() -> None:
-    timed = Topic(name="timed", key="id", value=RecordSchema.of(at=LONG), event_time="at")
-    driver = TopologyDriver(Topology(name="timed", sinks=[stream(timed).to(OUT)]))
-    driver.pipe("timed", key="a", value={"at": 42}, timestamp_ms=7)
-    assert driver.read("out")[0].timestamp_ms == 42
-    assert driver.pipe("timed", key="a", value={}, timestamp_ms=7) == "dead-lettered"
-
-
 NUMBERS = Topic(name="numbers", key="id", value=PlainValue.of(at=LONG), event_time="at")
 MINUTES = Topic(name="minutes", key="id", value=PlainValue.of(at=LONG))
-
-
-def minutes_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"at": row["at"] // 60_000 or None}
 
 
 def test_a_plain_value_is_piped_as_its_field_or_its_bytes_and_can_be_the_event_time() -> None:
@@ -119,30 +80,11 @@ def test_a_plain_value_is_piped_as_its_field_or_its_bytes_and_can_be_the_event_t
             driver.pipe("numbers", key="a", value=other, timestamp_ms=0)
 
 
-def test_a_plain_value_that_is_null_is_a_deletion() -> None:
-    driver = TopologyDriver(
-        Topology(name="minutes", sinks=[stream(NUMBERS).map(minutes_of, at=LONG).to(MINUTES)]),
-    )
-    for at in (b"60000", b"59999"):
-        driver.pipe("numbers", key="a", value=at, timestamp_ms=0)
-    assert [out.value for out in driver.outputs("minutes")] == [{"at": 1}, None]
-    assert driver.table("minutes") == []
-
-
 def test_every_record_has_exactly_one_fate(driver: TopologyDriver) -> None:
     for amount in (50, 150, 250):
         driver.pipe("orders", key="o", value={"amount": amount}, timestamp_ms=0)
     driver.pipe("orders", key="o", value=b"", timestamp_ms=0)
     assert driver.fates == {"filtered": 1, "counted": 2, "dead-lettered": 1}
-
-
-def test_a_table_read_from_a_topic_can_be_looked_at_by_the_topics_name() -> None:
-    customers = Topic(name="customers", key="id", value=RecordSchema.of(tier=STRING))
-    driver = TopologyDriver(Topology(name="customers", sinks=[table(customers).to(OUT)]))
-    driver.pipe("customers", key="a", value={"tier": "gold"}, timestamp_ms=1)
-    driver.pipe("customers", key="b", value={"tier": "gold"}, timestamp_ms=1)
-    driver.pipe("customers", key="a", value=None, timestamp_ms=2)
-    assert [row["tier"] for row in driver.table("customers")] == ["gold"]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +96,3 @@ def test_what_the_topology_does_not_know_is_refused(driver: TopologyDriver, wron
     with pytest.raises(InvalidDeclaration) as refused:
         wrong(driver)  # type: ignore[operator]
     assert refused.value.given == "x"
-
-
-def test_the_driver_describes_its_topology(driver: TopologyDriver) -> None:
-    assert "2. filter (amount > 100)  <- 1" in driver.describe()

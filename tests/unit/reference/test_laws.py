@@ -187,14 +187,3 @@ def test_the_first_by_event_time_does_not_depend_on_how_the_partitions_were_inte
         return driver.outputs("out"), driver.late and {(row.partition, row.offset) for row in driver.late}, driver.fates
 
     assert played() == played()
-
-
-@law
-@given(log=logs, data=st.data())
-def test_a_chain_of_windows_does_not_depend_on_how_the_partitions_were_interleaved(
-    log: Log, data: st.DataObject
-) -> None:
-    first = final(TimeWindows(size_ms=5, advance_ms=5, grace_ms=3))
-    chain = first.windowed_by(SessionWindows(gap_ms=6, grace_ms=0)).aggregate(windows=count(), n=total("n"))
-    one, other = (play(chain.emit_final(), log, interleavings(log, data)) for _ in range(2))
-    assert one == other

@@ -20,7 +20,7 @@ from recount.declare.windows import SessionWindows, session
 
 UNLIMITED_MS = 2**44
 SECOND_MS, HOUR_MS, DAY_MS = 1_000, 3_600_000, 86_400_000
-law = settings(max_examples=int(os.environ.get("LAW_EXAMPLES", "60")), deadline=None)
+law = settings(max_examples=int(os.environ.get("LAW_EXAMPLES", "25")), deadline=None)
 
 
 @st.composite
