@@ -50,10 +50,6 @@ def test_a_fold_over_a_session_merges_as_the_session_did(aggregate: Aggregate, r
     assert folded_in_session(fold_of(aggregate), records, 5) == by_the_interpreter(aggregate, records, 5)
 
 
-def test_a_record_between_two_sessions_merges_the_earlier_first() -> None:
-    assert folded_in_session(fold_of(TEXT), [(0, 1), (10, 2), (5, 3)], 5) == "((0&0+1)&0+2)+3"
-
-
 @pytest.mark.parametrize("size", [0, 1, 1_023, 1_024, 5_000])
 def test_the_estimate_is_that_of_the_specification(size: int) -> None:
     assert estimated(range(size)) == sketched(range(size))

@@ -1,27 +1,32 @@
-"""The recompute's own rules (issue 12, 1.5): at their boundaries, and beside the stream's on random topologies."""
+"""The recompute's own rules: at their boundaries, and beside the stream's on random topologies."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 from tests.unit.engine.random_topologies import drawn_topology
 
-from recount.declare.expressions import col, lit
+from recount.declare.aggregates import count, total
+from recount.declare.expressions import coalesce, col, lit, when
+from recount.declare.flow import RecordStream
 from recount.declare.operators import event_time
 from recount.declare.operators.event_time import tries_folds
-from recount.declare.operators.keys_and_fields import topics_needing_a_key
+from recount.declare.operators.keys_and_fields import columns_read, topics_needing_a_key
 from recount.declare.operators.nodes import KEY, WindowedAggregate
 from recount.declare.operators.processing import Deduplicate
 from recount.declare.operators.tables import is_versioned
-from recount.declare.schema import STRING, RecordSchema, in_key
+from recount.declare.schema import LONG, STRING, RecordSchema, in_key
 from recount.declare.topics import Topic
-from recount.declare.topology import stream
+from recount.declare.topology import Topology, stream
 from recount.declare.windows import ClosingWindows, hopping, session, sliding, tumbling
 from recount.recompute.operators.log_order import is_ordered
 from recount.recompute.rules import result_rules, time_rules
-from recount.recompute.rules.result_rules import topics_that_need_keys
+from recount.recompute.rules.result_rules import fields_needed, topics_that_need_keys
 from recount.recompute.rules.time_rules import goes_by_offset, has_versions, overdue_ms
+from recount.recompute.single_flow import Flow, Nulls, keyless_when
 
-TOPOLOGIES = [drawn_topology(seed).topology for seed in range(250)]
+TOPOLOGIES = [drawn_topology(seed).topology for seed in range(200)]
 NODES = [(topology, node) for topology in TOPOLOGIES for node in topology.nodes()]
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))
 
@@ -96,3 +101,94 @@ def test_a_field_is_the_key_that_chose_the_partition_only_where_it_is_all_of_it(
     assert (goes_by_offset(first), first.partitioned) == (is_whole, is_whole)
     assert is_ordered(clicks.select_key(user=col("user")).node) == is_whole
     assert is_ordered(clicks.node)
+
+
+FIELDS = RecordSchema.of(who=STRING, n=LONG, kind=STRING, other=LONG, at=LONG, required=("at",))
+EVENTS = stream(Topic(name="events", key="id", value=FIELDS, event_time="at"))
+
+
+def needed(*flows: RecordStream) -> list[str]:
+    topology = Topology(
+        name="fields", sinks=[flow.to(Topic(name=f"out-{number}", key="who")) for number, flow in enumerate(flows)]
+    )
+    [source] = {node.topic.name: node for node in topology.sources}.values()
+    return fields_needed(topology, source)
+
+
+def counted(rows: RecordStream) -> RecordStream:
+    return rows.windowed_by(tumbling("1 min", grace="0 s")).aggregate(n=count()).emit_final()
+
+
+@pytest.mark.parametrize(
+    ("flows", "expected"),
+    [
+        ([counted(EVENTS.select_key(who=col("who")))], ["who", "at"]),
+        ([counted(EVENTS.select_key(who=col("who")).filter(col("kind") == "a"))], ["who", "kind", "at"]),
+        ([EVENTS.select_key(who=col("who")).select(sum=col("n") + 1)], ["who", "n", "at"]),
+        ([EVENTS.select_key(who=col("who"))], [*FIELDS.fields]),
+        ([counted(EVENTS.select_key(who=col("who"))), EVENTS.select_key(who=col("who"))], [*FIELDS.fields]),
+        ([counted(EVENTS.select_key(who=col("who")).deduplicate(by=col("n"), horizon="1 min"))], [*FIELDS.fields]),
+    ],
+)
+def test_whole_rows_need_all_fields_and_others_those_that_are_named(
+    flows: list[RecordStream], expected: list[str]
+) -> None:
+    assert needed(*flows) == expected
+
+
+def test_a_field_under_another_name_is_needed_where_it_is_read() -> None:
+    renamed = EVENTS.select_key(who=col("who")).with_fields(m=col("other"))
+    summed = renamed.windowed_by(tumbling("1 min", grace="0 s")).aggregate(m=total("m")).emit_final()
+    assert needed(summed) == ["who", "other", "at"]
+
+
+def test_no_fewer_fields_are_decoded_than_the_stream_reads() -> None:
+    for topology in TOPOLOGIES:
+        for source in topology.sources:
+            assert set(columns_read(topology, source.topic)) <= set(fields_needed(topology, source))
+
+
+ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(region=STRING, country=STRING, required=("country",)))
+NEVER: Nulls = frozenset()
+Steps = Callable[[RecordStream], RecordStream]
+
+CASES: dict[str, tuple[Steps, Nulls | None]] = {
+    "the key of the record: without it the record is bad": (lambda orders: orders, NEVER),
+    "a field": (lambda orders: orders.select_key(k=col("region")), frozenset({"region"})),
+    "a required field, which a null value lacks too": (
+        lambda orders: orders.select_key(k=col("country")),
+        frozenset({"country"}),
+    ),
+    "a field in capitals": (lambda orders: orders.select_key(k=col("region").upper()), frozenset({"region"})),
+    "the record's key as a new one": (lambda orders: orders.select_key(k=col(KEY)), frozenset({KEY})),
+    "something for every null": (lambda orders: orders.select_key(k=coalesce(col("region"), "none")), NEVER),
+    "two fields, either of which will do": (
+        lambda orders: orders.select_key(k=coalesce(col("region"), col("country"))),
+        None,
+    ),
+    "a field that was added": (
+        lambda orders: orders.with_fields(place=col("region").lower()).select_key(k=col("place")),
+        frozenset({"region"}),
+    ),
+    "a field that covers another": (
+        lambda orders: orders.with_fields(region=coalesce(col("region"), "none")).select_key(k=col("region")),
+        NEVER,
+    ),
+    "a choice": (lambda orders: orders.select_key(k=when(col("region") == "EU", col("country"), "other")), None),
+    "a field of records of which some are filtered out": (
+        lambda orders: orders.filter(col("country") == "DE").select_key(k=col("region")),
+        None,
+    ),
+    "never, though some are filtered out": (
+        lambda orders: orders.filter(col("country") == "DE").select_key(k=coalesce(col("region"), "none")),
+        NEVER,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nulls_of_these_columns_and_no_others_leave_a_record_without_a_key(case: str) -> None:
+    steps, expected = CASES[case]
+    table = steps(stream(ORDERS)).windowed_by(tumbling("1 min", grace="0 s")).aggregate(n=count())
+    sink = table.emit_final().to(Topic(name="out", key="k"))
+    assert keyless_when(Flow.of(Topology(name="counts", sinks=[sink]))) == expected
