@@ -99,11 +99,6 @@ def test_a_change_of_the_meaning_changes_the_fingerprint_and_is_said_in_words(wo
     assert words in said(regions(), changed)
 
 
-def test_another_source_topic_and_another_sink_topic_are_other_meanings() -> None:
-    elsewhere = [regions(source=replace(ORDERS, name="others")), regions(out=SIDE)]
-    assert len({fingerprint(regions()), *map(fingerprint, elsewhere)}) == 3
-
-
 def texts(source: Topic, sink: Topic) -> Topology:
     return Topology(name="texts", sinks=[stream(source).filter(~col("text").is_null()).to(sink)])
 
@@ -131,11 +126,6 @@ def test_each_encoding_of_a_source_is_another_meaning() -> None:
     json, avro, protobuf = (texts(replace(topic, encoding=one), OUT) for one in get_args(Encoding))
     assert len({fingerprint(one) for one in (json, avro, protobuf)}) == 3
     assert said(json, protobuf) == ["encoding of the source texts: added (protobuf)"]
-
-
-def test_an_added_sink_is_said() -> None:
-    both = Topology(name="regions", sinks=[*regions().sinks, stream(ORDERS).to(SIDE)])
-    assert any(words.startswith("sink side: added") for words in said(regions(), both))
 
 
 PAIRS: dict[str, tuple[Callable[[], RecordStream], Callable[[], RecordStream]]] = {
@@ -370,7 +360,3 @@ def test_a_fold_is_known_by_its_functions() -> None:
         return fingerprint(regions(orders=made))
 
     assert folded(1) == folded(1) != folded(2)
-
-
-def test_equal_declarations_differ_in_nothing() -> None:
-    assert said(regions(), regions()) == []

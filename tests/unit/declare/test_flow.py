@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
@@ -127,57 +124,6 @@ def test_a_topic_that_is_read_under_two_declarations_is_refused_unless_they_say_
     assert both(RecordSchema.of(order_id=STRING, amount=LONG)).sources
 
 
-@pytest.mark.parametrize("other", ["a-b", "a.b"])
-def test_two_streams_that_write_one_topic_or_table_are_refused(
-    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "rivals.py").write_text(
-        f"""
-from {__name__} import ORDERS
-from recount.declare.topics import Topic
-from recount.declare.topology import Topology, stream
-
-out = Topic(name="a-b", key="order_id")
-other = {"out" if other == "a-b" else 'Topic(name="a.b", key="order_id")'}
-first = Topology(name="first", sinks=[stream(ORDERS).to(out)])
-second = Topology(name="second", sinks=[stream(ORDERS).to(other)])
-"""
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "rivals", raising=False)
-    with pytest.raises(InvalidDeclaration, match="written by first and second"):
-        declared("rivals")
-
-
-@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
-def test_a_compacted_source_without_an_archive_is_refused(
-    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "forgetful.py").write_text(
-        f"""
-from recount.declare.groups import Archive
-from recount.declare.schema import RecordSchema, STRING
-from recount.declare.topics import Topic
-from recount.declare.topology import Topology, stream
-
-rates = Topic(
-    name="day-rates", key="currency", value=RecordSchema.of(currency=STRING), cleanup_policy="{policy}"
-)
-copied = Topology(name="copied", sinks=[stream(rates).to(Topic(name="copies", key="currency"))])
-"""
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "forgetful", raising=False)
-    with pytest.raises(InvalidDeclaration, match="day-rates of copied") as refused:
-        declared("forgetful")
-    assert "Archive(topic=day_rates)" in str(refused.value.remedy)
-    with (tmp_path / "forgetful.py").open("a") as module:
-        module.write("kept = Archive(topic=rates)\n")
-    monkeypatch.delitem(sys.modules, "forgetful")
-    importlib.invalidate_caches()
-    assert set(declared("forgetful").streams) == {"copied", "archive-day-rates"}
-
-
 def test_an_archive_is_told_from_a_stream_that_is_not_declared() -> None:
     shop = declared("topologies.orders")
     with pytest.raises(Terminal, match="archive") as refused:
@@ -234,10 +180,6 @@ def test_each_operator_is_named_once_and_after_what_it_reads() -> None:
     assert all(nodes.index(above) < nodes.index(node) for node in nodes for above in node.inputs)
 
 
-def test_a_sink_names_its_table_like_its_topic() -> None:
-    assert stream(ORDERS).to(OUT).table == "order_totals"
-
-
 def test_a_plain_value_takes_rows_with_exactly_its_field_whatever_their_key_is() -> None:
     amounts = stream(ORDERS).select("amount")
     for flow in (amounts, amounts.select_key(by=col("amount")), stream(ORDERS).aggregate(amount=count())):
@@ -246,7 +188,3 @@ def test_a_plain_value_takes_rows_with_exactly_its_field_whatever_their_key_is()
     with pytest.raises(InvalidDeclaration) as refused:
         stream(ORDERS).to(PLAIN)
     assert (refused.value.given, "amount: long" in refused.value.expected) == ("order_id: string, amount: long", True)
-
-
-def test_a_window_without_bounds_has_no_bounds_in_its_result() -> None:
-    assert list(stream(ORDERS).aggregate(n=count()).node.fields) == [KEY, "n"]

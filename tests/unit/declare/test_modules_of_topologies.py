@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -71,6 +72,15 @@ copied = Topology(name="copied", sinks=[stream(orders).to(Topic(name="copies", k
             "by copied",
         ),
         (
+            'again = Topology(name="again", sinks=[stream(visits).to(copied.sinks[0].topic)])',
+            "written by copied and again",
+        ),
+        (
+            'one, two = (Topology(name=name, sinks=[stream(visits).to(Topic(name=out, key="id"))])'
+            ' for name, out in (("one", "a-b"), ("two", "a.b")))',
+            "written by one and two",
+        ),
+        (
             'kept, mine = Archive(topic=visits), Topology(name="archive-visits", sinks=[stream(visits)'
             '.to(Topic(name="kept", key="id"))])',
             "lease",
@@ -111,6 +121,21 @@ def test_topics_of_others_that_differ_in_dots_are_there_already(
     others = 'one, other = (Topic(name=name, key="id", value=orders.value) for name in ("a.b", "a_b"))'
     _written(SOURCES + others, tmp_path, monkeypatch)
     assert {"a.b", "a_b"} <= declared("parcels").topics.keys()
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_compacted_source_without_an_archive_is_refused(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compacted = SOURCES.replace('key="id", value', f'key="id", cleanup_policy="{policy}", value')
+    _written(compacted, tmp_path, monkeypatch)
+    with pytest.raises(InvalidDeclaration, match="orders of copied") as refused:
+        declared("parcels")
+    assert "Archive(topic=orders)" in str(refused.value.remedy)
+    monkeypatch.delitem(sys.modules, "parcels")
+    _written(compacted + "kept = Archive(topic=orders)\n", tmp_path, monkeypatch)
+    importlib.invalidate_caches()
+    assert set(declared("parcels").streams) == {"copied", "archive-orders"}
 
 
 def _written(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -1,4 +1,4 @@
-"""Item 1.7: tables are read to their end before the records that look rows up in them, or a declaration is refused."""
+"""Lookups: in which order topics are read, how far back they look, and where neither can be."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import pytest
 
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
-from recount.declare.flow import RecordStream, Table
+from recount.declare.fingerprint import Declared
+from recount.declare.flow import RecordStream, Table, stream, table
 from recount.declare.operators.event_time import Layers, newer_tables
-from recount.declare.operators.joins import AsOf
+from recount.declare.operators.joins import AsOf, StreamTableJoin
+from recount.declare.operators.nodes import KEY
 from recount.declare.schema import LONG, STRING, RecordSchema
 from recount.declare.topics import Topic
-from recount.declare.topology import Topology, stream, table
+from recount.declare.topology import Topology
 from recount.declare.windows import tumbling
 from recount.runtime.errors import InvalidDeclaration
 from recount.tables.ledger import PartitionProof
@@ -115,3 +117,78 @@ def test_a_table_that_is_no_newer_or_has_an_event_time_or_is_read_as_it_arrives_
     timed = Topic(name="b", key="id", event_time="at", value=RecordSchema.of(at=LONG))
     assert newer(timed, ("a", 5_000), ("b", 5_001)) == {}
     assert newer(B, ("a", 5_000), ("b", 5_001), as_of="arrival") == {}
+
+
+LEFT = Topic(name="left", key="id", value=RecordSchema.of(l=STRING, n=LONG))
+OTHER = Topic(name="other", key="id", value=RecordSchema.of(o=STRING))
+RIGHT = Topic(name="right", key="id", value=RecordSchema.of(r=STRING))
+DAY_MS = 86_400_000
+left = stream(LEFT)
+windows = left.windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=count()).emit_final()
+near = {"before": "1 s", "after": "1 s", "grace": "0 s"}
+BOUNDED: dict[str, RecordStream] = {
+    "records": left.filter(col("n") > 0),
+    "records of two topics": left.select("l").merge(stream(OTHER).select(l=col("o"))),
+    "first ones by offset": left.deduplicate(KEY, horizon="1 s"),
+    "first ones by event time": left.deduplicate("l", horizon="1 s").select("n"),
+    "records in order": left.in_order(grace="1 s").select_key(l=col("l")),
+    "pairs": left.join(stream(OTHER), **near).filter(col("n") > 0),
+    "looked up": left.left_join_table(table(OTHER)),
+    "processed": left.process(lambda row, _: [{"seen": row["n"]}], seen=LONG),
+}
+UNBOUNDED: dict[str, RecordStream] = {
+    "results of windows": windows,
+    "totals": left.aggregate(n=count()).to_stream(),
+    "pairs of a left join": left.left_join(stream(OTHER), **near),
+    "records that wait for a table": left.left_join_table(table(OTHER), grace="1 s"),
+    "records held back, and all": left.in_order(grace="1 s").select("n").merge(left.select("n")),
+    "first ones of pairs": left.join(stream(OTHER), **near).deduplicate("l", horizon="1 s"),
+    "timers": left.process(lambda *_: [], on_timer=lambda *_: [], seen=LONG),
+}
+
+
+def topology_of(flow: RecordStream) -> Topology:
+    return Topology(name="looked-up", sinks=[flow.to(Topic(name="out", key="k"))])
+
+
+def looked_up(rows: RecordStream, **options: str | None) -> RecordStream:
+    return rows.select_key(k="a").left_join_table(table(RIGHT), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rows", BOUNDED)
+def test_a_history_is_400_days_unless_it_is_declared(rows: str) -> None:
+    def history(**options: str | None) -> int | None:
+        node = looked_up(BOUNDED[rows], **options).node
+        assert isinstance(node, StreamTableJoin)
+        return node.history_ms
+
+    assert history() == 400 * DAY_MS
+    assert history(history="9 ms") == 9
+    assert history(history=None) is None
+    topology_of(looked_up(BOUNDED[rows], history="9 ms"))
+
+
+@pytest.mark.parametrize("rows", UNBOUNDED)
+def test_where_nobody_knows_when_a_row_comes_it_is_unlimited_and_another_is_refused(rows: str) -> None:
+    node = looked_up(UNBOUNDED[rows]).node
+    assert isinstance(node, StreamTableJoin) and node.history_ms is None
+    with pytest.raises(InvalidDeclaration) as refused:
+        topology_of(looked_up(UNBOUNDED[rows], history="9 ms"))
+    assert refused.value.field.startswith("history of")
+
+
+def test_as_of_arrival_needs_no_history() -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        left.join_table(table(RIGHT), as_of="arrival", history="1 s")
+    assert refused.value.field == "history of a lookup"
+    node = left.join_table(table(RIGHT), as_of="arrival").node
+    assert isinstance(node, StreamTableJoin) and node.history_ms is None
+
+
+def test_an_unlimited_history_is_not_in_the_fingerprint_as_it_was_before_there_were_any() -> None:
+    by_default, unlimited, declared = (
+        Declared.of(topology_of(left.left_join_table(table(RIGHT), **options)))  # type: ignore[arg-type]
+        for options in ({}, {"history": None}, {"history": "400 d"})
+    )
+    assert "history" not in str(unlimited.document)
+    assert by_default.fingerprint == declared.fingerprint != unlimited.fingerprint

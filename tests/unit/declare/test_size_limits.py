@@ -115,18 +115,6 @@ def test_a_record_of_which_the_result_fits_to_the_byte_is_published_and_the_next
     assert letter.detail == f"key 'k', {FITS + 1} bytes; max.message.bytes of small allows for {FITS}"
 
 
-def test_a_row_of_a_table_that_does_not_fit_is_deleted_where_one_had_been_published() -> None:
-    driver = TopologyDriver(topology(table(TEXTS)))
-    for at_ms, key, text in ((1, "a", "x"), (2, "a", TOO_LARGE), (3, "b", TOO_LARGE), (4, "b", "y")):
-        driver.pipe("texts", key=key, value={"text": text}, timestamp_ms=at_ms)
-    assert [(out.key, out.value) for out in driver.read("small")] == [
-        ("a", {"text": "x"}),
-        ("a", None),
-        ("b", {"text": "y"}),
-    ]
-    assert [letter.offset for letter in driver.dead_letters] == [1, 2]
-
-
 def test_a_change_of_a_versioned_table_that_is_not_the_latest_is_no_result_and_no_dead_letter() -> None:
     driver = TopologyDriver(topology(table(TEXTS, versioned=True)))
     for at_ms, text in ((2, "x"), (1, TOO_LARGE)):
