@@ -63,11 +63,6 @@ def test_without_a_profile_there_is_nothing_to_play_in(tmp_path: Path) -> None:
     assert "make up" in refused.value.remedy
 
 
-def test_without_airflow_nobody_would_run_the_streams(tmp_path: Path, project: Project) -> None:
-    with pytest.raises(Terminal, match="no Airflow"):
-        RunningShop.in_home(a_home(tmp_path, project, airflow=False))
-
-
 def test_without_a_topic_of_the_shop_there_is_nothing_to_play(tmp_path: Path, project: Project) -> None:
     with pytest.raises(Terminal) as refused:
         RunningShop.in_home(a_home(tmp_path, project, topologies="recount.declare.registry"))
@@ -79,16 +74,6 @@ def test_it_plays_to_the_topics_of_the_streams_that_are_declared(tmp_path: Path,
     assert RunningShop.in_home(a_home(tmp_path, project)).partitions.keys() == SHARES.keys()
     of_orders = RunningShop.in_home(a_home(tmp_path, project, topologies="topologies.orders"))
     assert of_orders.partitions == {"orders": 4, "order-texts": 4}
-
-
-def test_an_airflow_that_is_down_is_said_to_be(tmp_path: Path, project: Project) -> None:
-    home = a_home(tmp_path, project)
-    home.airflow.mkdir()
-    home.airflow_passwords.write_text('{"admin": "secret"}')
-    shop = RunningShop.in_home(home)
-    with pytest.raises(Transient) as unanswered:
-        shop.switch_on()
-    assert "http://127.0.0.1:1" in str(unanswered.value.given)
 
 
 def status(stream: str, **said: Any) -> StreamStatus:
@@ -228,9 +213,3 @@ def test_it_begins_when_results_can_be_judged_and_once_and_is_tried_again_where_
     assert "has begun" in news(first, 110.0 + AFTER_S)
     assert news(first, 120.0 + AFTER_S) == ""
     assert shop.asked == ["revenue-by-region"] * 2
-
-
-def test_without_audited_streams_there_is_none() -> None:
-    shop: Any = Shop()
-    shop.audited_first = None
-    assert news(FirstAudit(shop=shop, begun_s=0.0), 10_000.0) == "" and shop.asked == []

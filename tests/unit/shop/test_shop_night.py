@@ -13,10 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 import typer
-from examples.shop.shop_outcome import RECOUNT, ShopNight, newest_of
+from examples.shop.shop_outcome import ShopNight, newest_of
 
 from recount.audit.audit_commands import audit
-from recount.profile import daemon
 from recount.profile.home import Home
 from recount.runtime.errors import Terminal
 from recount.runtime.times import instant_ms
@@ -88,13 +87,6 @@ def test_a_stream_that_could_not_be_judged_is_audited_once_more_up_to_the_same_t
     assert "bob" in line and "ann" not in line
 
 
-def test_a_stream_that_can_not_be_judged_at_all_is_not_there_and_no_older_certificate_instead(home: Home) -> None:
-    told_before(home, "bob")
-    judged = a_night(home, [["ann"], []], EXIT="1").end(SHOP, 20, lambda _: None)
-    assert judged.keys() == {"ann"}
-    assert len(calls(home)) == 2
-
-
 def test_a_night_that_has_judged_nothing_is_an_error_with_what_the_command_said(home: Home) -> None:
     told_before(home, "ann")
     with pytest.raises(Terminal) as refused:
@@ -126,14 +118,6 @@ def test_a_night_that_takes_too_long_is_ended_with_all_that_it_has_started(home:
     assert ended(running)
 
 
-def test_who_ends_the_home_ends_the_night_that_is_at_work(home: Home) -> None:
-    running = everybody(a_night(home, [SHOP], SLEEPS="yes"))
-    assert not ended(running)
-    assert daemon.sweep(home, patience_s=5) == 2
-    assert ended(running)
-    assert list(daemon.recorded(home)) == []
-
-
 @pytest.mark.parametrize("streams", [[], ["ann", "bob"]], ids=["all", "some"])
 def test_the_command_is_one_that_recount_audit_knows(home: Home, streams: list[str]) -> None:
     night = a_night(home, [SHOP], streams=streams)
@@ -148,10 +132,6 @@ def test_the_command_is_one_that_recount_audit_knows(home: Home, streams: list[s
     assert list(given["stream"] or ()) == streams
     assert instant_ms(given["end"]) == int(THROUGH.timestamp() * 1_000)
     assert given["expectations"] is False
-
-
-def test_the_command_is_beside_the_python_that_runs() -> None:
-    assert os.access(RECOUNT, os.X_OK)
 
 
 def test_the_newest_certificate_of_a_stream_is_that_with_the_highest_number(home: Home) -> None:
