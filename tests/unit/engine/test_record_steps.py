@@ -16,13 +16,13 @@ from recount.declare.schema import LONG, STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import session
-from recount.engine.operators.batch_rows import OFFSET, PARTITION, WITHIN
+from recount.engine.operators.batch_rows import OFFSET, PARTITION, REACHED, WITHIN
 from recount.engine.stage.polars_expressions import field_column
 from recount.engine.stage.record_stage import RecordSteps
 
 _ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(user=STRING, amount=LONG, note=STRING))
 _LARGE, _SMALL, _COUNTS = (Topic(name=name, key="id") for name in ("large", "small", "counts"))
-_PLACE = {PARTITION, OFFSET, TIMESTAMP, IS_NULL}
+_PLACE = {PARTITION, OFFSET, TIMESTAMP, REACHED, IS_NULL}
 
 
 def _columns(steps: RecordSteps) -> list[set[str]]:

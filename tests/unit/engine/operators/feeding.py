@@ -22,13 +22,14 @@ from recount.declare.schema import LONG, STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology
 from recount.engine.operators.batch_graph import operators_of
-from recount.engine.operators.batch_operator import FATES, READ_SCHEMA, Batch, Operator
+from recount.engine.operators.batch_operator import FATES, TIMES_SCHEMA, TURN, Batch, Operator
 from recount.engine.operators.batch_rows import (
     ENTRY,
     LOG_ORDER,
     OFFSET,
     ORDER,
     PARTITION,
+    REACHED,
     SUPERSEDED,
     TOPIC,
     WITHIN,
@@ -145,10 +146,19 @@ class Fed:
 
     def batch(self, events: Sequence[Event], quiet: Iterable[int] = ()) -> None:
         """Feed one batch, in which the partitions ``quiet`` are idle, and write what has changed of the states."""
+        stood = dict[tuple[str, int], int | None](self._times)
         read = self._read(events)
         known = {(topic, partition) for topic in topics(self.topology) for partition in range(self.partitions)}
         awake = {(topic, partition) for topic, partition in known if partition not in quiet}
-        batch = Batch(read=read.select(list(READ_SCHEMA)), known=known, awake=awake)
+        reached = read.group_by(TOPIC, PARTITION).agg(pl.col(REACHED).max()).iter_rows()
+        batch = Batch(
+            reached={(topic, partition): ms for topic, partition, ms in reached},
+            stood=stood,
+            times=read.select(list(TIMES_SCHEMA)),
+            known=known,
+            awake=awake,
+            entered=[read.select(TURN)],
+        )
         made = self.made = dict[Node, pl.DataFrame]()
         for node in self.topology.nodes():
             if isinstance(node, Source):
@@ -190,9 +200,11 @@ class Fed:
         for index, event in enumerate(events):
             source = event.topic, event.partition
             self._times[source] = max(event.timestamp_ms, self._times.get(source, event.timestamp_ms))
-            read.append((*source, self._ends[source], event.timestamp_ms, self._times[source], index))
+            read.append((*source, self._ends[source], event.timestamp_ms, index))
             self._ends[source] += 1
-        frame = pl.DataFrame(read, {**READ_SCHEMA, "index": pl.Int64()}, orient="row")
+        frame = pl.DataFrame(read, {**TIMES_SCHEMA, "index": pl.Int64()}, orient="row").with_columns(
+            pl.col(TIMESTAMP).cum_max().over(TOPIC, PARTITION).alias(REACHED)
+        )
         return frame.sort(TOPIC, PARTITION, OFFSET) if self.reads_by_partition else frame
 
 
@@ -267,7 +279,7 @@ class Interpreted:
     def late(self) -> list[Result]:
         """The late ledger in the engine's columns."""
         return sorted(
-            tuple(str(getattr(late, name)) if name == "key" else getattr(late, name) for name in LATE_SCHEMA)
+            tuple(getattr(late, name) if name != "key" or late.key is None else str(late.key) for name in LATE_SCHEMA)
             for late in self.driver.late
         )
 
