@@ -84,7 +84,7 @@ def untried() -> Iterator[Untried]:
     for code in ("end_ms + self.gap_ms", "end_ms + self.gap_ms + self.reach_ms"):
         yield _one(windows, "SessionWindows.settles_ms", code, forgets)
     yield _one(at + "batch_operator.py", "Clock._advance_frontier", "one.delay_ms + one.revised_for_ms", forgets)
-    yield _one(at + "settling.py", "revised_for_ms", "reach_ms + gap_ms", forgets)
+    yield _one(at + "windowed_state.py", "revised_for_ms", "reach_ms + gap_ms", forgets)
     merged = "pl.col(WINDOW_END) + self.windows.settles_ms(0) <= settled_ms"
     yield _one(at + "merged_windows.py", "MergedSessions.forget", merged, forgets)
     for code in (

@@ -190,7 +190,7 @@ class Clock:
                 .unique(maintain_order=True)
                 .join(keyed.select(ENTRY), on=ENTRY, how="anti", maintain_order="left")
             )
-        self._before = self.state.rows.filter(pl.col(PARTITION) >= 0)
+        self._before = self.state.rows.filter(pl.col(TOPIC) != _FRONTIER[0])
         carried = {(topic, partition): ms for topic, partition, ms in self._before.iter_rows()}
         self._exact = self._exactly(batch)
         after = {place: ms for place, ms in batch.reached.items() if place[0] in self.topics}
