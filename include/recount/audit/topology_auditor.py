@@ -18,7 +18,7 @@ from recount.audit.carry.removed import (
     released_by,
 )
 from recount.audit.carry.snapshots import Snapshots
-from recount.audit.carry.store import CORRECTIONS, RECONCILIATION, VERDICTS, AuditStore, Seed
+from recount.audit.carry.store import CORRECTIONS, RECONCILIATION, VERDICTS, AuditStore
 from recount.audit.compare import side_ledgers
 from recount.audit.compare.claims import IDENTITY
 from recount.audit.compare.conservation import accounts, conservation_differences, totals_by_topic
@@ -149,6 +149,13 @@ class TopologyAuditor:
             beyond.require_more_log(from_the_beginning=from_the_beginning)
             _LOG.warning("records on time are older than what is carried, %s: all is judged again", beyond.on_time)
             return self.audit(audit, interval, source=source, from_the_beginning=True, known=known)
+        corrections = Corrections(
+            session=self._session,
+            tables=self._tables,
+            cut=scope.cut,
+            backfills=scope.backfills,
+            known=scope.known_corrections,
+        )
         judge = Judge(
             session=self._session,
             connection=self._connection,
@@ -156,7 +163,7 @@ class TopologyAuditor:
             cut=scope.cut,
             published=scope.unseen,
             before=scope.before_judged,
-            corrections=self._corrections(scope) if scope.done else None,
+            corrections=corrections if scope.done else None,
             released=scope.released,
         )
         judged = once(judge.judged(list(scope.identities), truth, complete))
@@ -198,7 +205,9 @@ class TopologyAuditor:
             misses = grace_misses(
                 judged, known_late, changes, self._topology, sides=sides, identities=scope.identities, before=before
             )
-        totals = totals_by_topic(truth, scope.ledger, self._stream_times(scope.seed))
+        known = self.store.partitions(scope.seed.run.audit) if scope.seed.run else []
+        times = {(part.topic, part.partition): part.stream_time_ms for part in known}
+        totals = totals_by_topic(truth, scope.ledger, times)
         found = {
             topic: accounts(self._session, self._connection, log.of, topic, parts) for topic, parts in totals.items()
         }
@@ -283,10 +292,6 @@ class TopologyAuditor:
         kept = KeptRows.of(ageing(written), gone, written.key)
         return TableChecksums.of(self._tables, written.table, scope.cut, scope.done, kept, unsettled)
 
-    def _stream_times(self, seed: Seed) -> dict[tuple[str, int], int | None]:
-        parts = self.store.partitions(seed.run.audit) if seed.run else []
-        return {(part.topic, part.partition): part.stream_time_ms for part in parts}
-
     def _keep(
         self,
         scope: Scope,
@@ -361,15 +366,6 @@ class TopologyAuditor:
         reached = judgeable_offsets(self._connection, self._tables, self._topology)
         batches = {proof.order for proof in settled_ledger(self._tables, self._topology, reached).proofs}
         return strange_backfills(scope.listed, scope.done, audits, batches)
-
-    def _corrections(self, scope: Scope) -> Corrections:
-        return Corrections(
-            session=self._session,
-            tables=self._tables,
-            cut=scope.cut,
-            backfills=scope.backfills,
-            known=scope.known_corrections,
-        )
 
     def _settled(self, scope: Scope) -> Ledger:
         reached = judgeable_offsets(self._connection, self._tables, self._topology)
