@@ -205,8 +205,8 @@ class TopologyAuditor:
             misses = grace_misses(
                 judged, known_late, changes, self._topology, sides=sides, identities=scope.identities, before=before
             )
-        known = self.store.partitions(scope.seed.run.audit) if scope.seed.run else []
-        times = {(part.topic, part.partition): part.stream_time_ms for part in known}
+        accounted = self.store.partitions(scope.seed.run.audit) if scope.seed.run else []
+        times = {(part.topic, part.partition): part.stream_time_ms for part in accounted}
         totals = totals_by_topic(truth, scope.ledger, times)
         found = {
             topic: accounts(self._session, self._connection, log.of, topic, parts) for topic, parts in totals.items()

@@ -14,8 +14,7 @@ import pytest
 from rich.console import Console
 from tests.unit.audit.documents import findings
 
-from recount.audit.certificate.certificate_files import certificates_in, load, sound, verify_file
-from recount.audit.certificate.certificate_page import page
+from recount.audit.certificate.certificate_files import certificates_in, load, page, sound, verify_file
 from recount.audit.certificate.signing import chain_in
 from recount.audit.certificate.summary import (
     FIRST,

@@ -12,7 +12,7 @@ import pytest
 from tests.batch_proofs import a_proof
 from tests.unit.audit.documents import findings
 
-from recount.audit.certificate.certificate_page import page
+from recount.audit.certificate.certificate_files import page
 from recount.audit.certificate.summary import summary
 from recount.audit.compare import side_ledgers
 from recount.audit.compare.conservation import GapPass, conservation_differences

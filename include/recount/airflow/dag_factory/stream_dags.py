@@ -6,15 +6,25 @@
 from __future__ import annotations
 
 import inspect
+import logging
+import os
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, Param, task
 
 from recount.airflow.dag_factory.dag_plan import DagPlan
 from recount.airflow.links import CONTROL, MAINTENANCE, TOPICS, labels, stream_dag
-from recount.airflow.notices import notifiers
+from recount.airflow.notices import airflow_failures, notifiers
 from recount.airflow.streams import HoldOperator, StreamOperator
+from recount.declare.registry import declared
+from recount.kafka.connection import Connection
+from recount.runtime.settings import Settings
+from recount.runtime.times import clock_ms
+
+_LOG = logging.getLogger(__name__)
 
 # A continuous DAG without a start date gives its second run the first one's date, and never starts it.
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -115,16 +125,24 @@ def maintenance_dag(plan: DagPlan) -> Iterator[DAG]:
         @task(retries=3)
         def remove_old_files() -> list:  # type: ignore[type-arg]
             """Return what was freed of each kind, as the log says too."""
-            from recount.airflow.maintenance import remove_old_files
+            from recount.lifecycle.old_files import remove_old
 
-            return remove_old_files()
+            with airflow_failures():
+                found = remove_old(Settings.from_environment(os.environ), clock_ms())
+                for freed in found:
+                    _LOG.info("%s: freed %.1f MiB in %d files", freed.kind, freed.bytes / 2**20, freed.files)
+            return [asdict(freed) for freed in found]
 
         @task(retries=3)
         def drivers() -> None:
-            """Red while a stream or group runs that is declared no longer."""
-            from recount.airflow.maintenance import require_all_declared
+            """Red while a stream or group runs that is declared no longer: no other DAG looks after it."""
+            from recount.kafka.leases import require_declared
+            from recount.kafka.status import StatusBoard
 
-            require_all_declared()
+            with airflow_failures():
+                settings = Settings.from_environment(os.environ)
+                with closing(StatusBoard(Connection.of(settings), isolation="read_uncommitted")) as board:
+                    require_declared(board.latest(), declared(settings.topologies), clock_ms())
 
         remove_old_files()
         drivers()
@@ -152,10 +170,21 @@ def topics_dag(plan: DagPlan) -> Iterator[DAG]:
 
         @task(retries=3)
         def bring_in_step() -> dict[str, str]:
-            """One line per topic in the log: its action and why."""
-            from recount.airflow.maintenance import bring_in_step
+            """One line per topic in the log: its action and why. A problem with one does not keep the others."""
+            from recount.kafka.topic_drift import all_topics
+            from recount.kafka.topics_on_cluster import apply, plan
 
-            return bring_in_step()
+            with airflow_failures():
+                settings = Settings.from_environment(os.environ)
+                connection = Connection.of(settings)
+                admin = connection.admin()
+                changes = plan(admin, all_topics(declared(settings.topologies), connection.own), settings.profile)
+                for change in changes:
+                    reasons = "; ".join(change.reasons)
+                    level = logging.INFO if change.action in ("create", "in step", "repair") else logging.WARNING
+                    _LOG.log(level, "%s: %s%s", change.topic.name, change.action, f" ({reasons})" if reasons else "")
+                apply(admin, changes)
+            return {change.topic.name: change.action for change in changes}
 
         bring_in_step()
     yield dag

@@ -19,8 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from recount.audit.certificate.certificate_files import load, sound
-from recount.audit.certificate.certificate_page import page
+from recount.audit.certificate.certificate_files import load, page, sound
 from recount.audit.certificate.signing import PublicKeys, Signer
 from recount.certificate.chain import successor_of
 from recount.certificate.document import Certificate, Unverified, certified, head_of, verify_alone

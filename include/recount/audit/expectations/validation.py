@@ -34,8 +34,8 @@ from recount.audit.certificate.certificate_files import (
     EXIT_UNTRIED,
     expectations_page_of,
     outcome_of,
+    rendered,
 )
-from recount.audit.certificate.certificate_page import rendered
 from recount.audit.cut.in_force import certified_runs, removed_by_now
 from recount.audit.expectations.audited_frames import AuditedLog, AuditedRows
 from recount.audit.expectations.suites import (
