@@ -246,9 +246,7 @@ def standing(certificate: Certificate) -> str:
     if certificate.get("signature"):
         return f"signed with key {certificate['key_id']}"
     return (
-        "unsigned"
-        if certificate.get("key_id") is None
-        else f"its signature with key {certificate['key_id']} is missing"
+        "unsigned" if certificate.get("key_id") is None else f"its signature with key {certificate['key_id']} is gone"
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from tests.unit.engine.test_polars_expressions import FIELDS, OUT_OF_RANGE, ROW, evaluated, rows, trees
+from tests.unit.engine.stage.test_polars_expressions import FIELDS, OUT_OF_RANGE, ROW, evaluated, rows, trees
 
 from recount.declare.expressions import Expression, coalesce, col, lit
 from recount.recompute.rules.number_rules import kind_beyond

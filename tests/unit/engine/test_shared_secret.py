@@ -26,21 +26,16 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "spark.properties"
 
 
-def test_a_new_file_authenticates_and_encrypts_with_a_secret_of_its_own(file: Path) -> None:
+def test_a_new_file_authenticates_and_encrypts_with_a_secret_of_its_own_that_python_workers_do_not_get(
+    file: Path,
+) -> None:
     write_secret(file, new_security())
     found = driver_settings(str(file))
     assert found.items() >= CLOSED.items()
     assert len(found[SECRET]) >= 43
+    assert found["spark.executorEnv._SPARK_AUTH_SECRET"] == ""
     assert new_security() != new_security()
-
-
-def test_python_workers_are_started_without_the_secret(file: Path) -> None:
-    write_secret(file, new_security())
-    assert driver_settings(str(file))["spark.executorEnv._SPARK_AUTH_SECRET"] == ""
-
-
-def test_without_a_file_nothing_is_set() -> None:
-    assert driver_settings("") == {}
+    assert driver_settings("") == {}, "without a file nothing is set"
 
 
 @pytest.mark.parametrize(
@@ -73,12 +68,9 @@ def test_a_file_that_cannot_be_meant_is_refused_without_its_words(
     assert len(str(refused.value.given).split("; ")) == len(told)
     assert WORD not in str(refused.value)
     assert str(file) in refused.value.what
-
-
-def test_a_file_that_is_not_there_is_told(file: Path) -> None:
-    with pytest.raises(Terminal) as refused:
+    file.unlink()
+    with pytest.raises(Terminal, match="No such file"):
         driver_settings(str(file))
-    assert "No such file" in str(refused.value.given)
 
 
 def test_spark_shows_none_of_its_secrets() -> None:

@@ -32,6 +32,7 @@ class TopologyEngine:
     clock: PartitionClock = field(default_factory=lambda: PartitionClock.after(None))
     computed: list[Computed] = field(default_factory=list)
     state: pl.DataFrame = field(init=False)
+    now_ms: int = NOW_MS
 
     def __post_init__(self) -> None:
         self.computation = GraphComputation(self.topology)
@@ -44,7 +45,7 @@ class TopologyEngine:
         start = dict(self._ends)
         end = {place: start[place] + len(_in(log, place)) for place in start}
         span = BatchRange(batch=len(self.computed), timestamp_ms=now_ms, start=start, end=end)
-        stage = self.computation.stage(span)
+        stage = self.computation.stage(span, self.clock)
         batches = [arrow_batch(*place, first, _in(log, place)) for place, first in start.items()]
         self._ends = end
         computed = self.computation.computed(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
-from tests.unit.engine.engine import NOW_MS
+from tests.unit.engine.engine import NOW_MS, Engine
 from tests.unit.engine.random_flows import TABLES, Comparable
 from tests.unit.engine.random_topologies import Drawn
 from tests.unit.engine.random_topology_logs import IDLE_AFTER_MS, Cut, Event
@@ -17,7 +17,7 @@ from tests.unit.engine.topology_engine import TopologyEngine
 from recount.declare.columns import IS_NULL, RESULT_TIME, REVISION, TIMESTAMP
 from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.declare.topology import Written
-from recount.engine.operators.batch_operator import FATES
+from recount.engine.operators.batch_operator import FATES, PartitionClock
 from recount.engine.stage.map_stage import LATE_SCHEMA
 from recount.reference.record_clock import Output
 from recount.reference.records import DeadLetter, Intake
@@ -54,25 +54,50 @@ def by_engine(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
         now_ms += cut.later_ms
         by_topic = {topic: [one.record for one in cut.events if one.topic == topic] for topic in drawn.partitions}
         computed = engine.batch(by_topic, now_ms=now_ms)
-        told.fates.append(
-            {
-                (place, fate.replace("_", " ")): getattr(proof, fate)
-                for place, proof in computed.after.partitions.items()
-                for fate in FATES
-                if getattr(proof, fate)
-            }
-        )
+        told.fates.append(_fates(computed.after))
         told.late.update(computed.late.select(list(LATE_SCHEMA)).rows())
-        told.rejected.update(computed.rejected.select("topic", "partition", "offset", TIMESTAMP, "reason").rows())
+        told.rejected.update(_letters(computed.rejected))
     for node in drawn.topology.written:
         told.rows[node.topic.name] = list(engine_rows(node, engine.emitted(node.table)))
     return told
 
 
+def by_tasks(drawn: Drawn, cuts: Sequence[Cut], arrow_cuts: Sequence[int] = ()) -> Told:
+    """What the partial aggregation says, whose tasks get Arrow batches that are cut at ``arrow_cuts``."""
+    [many], told, now_ms = drawn.partitions.values(), Told(), NOW_MS
+    engine = Engine(drawn.topology, partitions=many, cuts=arrow_cuts)
+    for cut in cuts:
+        now_ms += cut.later_ms
+        engine.batch(*(one.record for one in cut.events), now_ms=now_ms)
+        told.fates.append(_fates(engine.clock))
+    told.late.update(engine.made["late"].select(list(LATE_SCHEMA)).rows())
+    told.rejected.update(_letters(engine.made["rejected"]))
+    told.rows[engine.plan.sink.topic.name] = list(engine_rows(engine.plan.sink, engine.emitted))
+    return told
+
+
+def _fates(clock: PartitionClock) -> Mapping[Any, int]:
+    return {
+        (place, fate.replace("_", " ")): getattr(proof, fate)
+        for place, proof in clock.partitions.items()
+        for fate in FATES
+        if getattr(proof, fate)
+    }
+
+
+def _letters(rejected: pl.DataFrame) -> Iterable[Row]:
+    return map(_letter, rejected.select("topic", "partition", "offset", TIMESTAMP, "reason", "detail").rows())
+
+
+def _letter(letter: Row) -> Row:
+    """Without what differs from run to run: the message of an error, and what the latest time was."""
+    return letter[:-1] if letter[-2].startswith(("function-raised", "future-timestamp")) else letter
+
+
 def engine_rows(node: Written, emitted: pl.DataFrame) -> Iterable[Row]:
     for row in emitted.iter_rows(named=True):
         window = (row[WINDOW_START], row[WINDOW_END]) if WINDOW_START in node.fields else None
-        value = None if row[IS_NULL] else {name: row[name] for name in node.fields if name != KEY}
+        value = None if row.get(IS_NULL) else {name: row[name] for name in node.fields if name != KEY}
         yield row_of(row[node.key], window, row[RESULT_TIME], row[REVISION], value)
 
 
@@ -101,7 +126,8 @@ def by_interpreter(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
     told.late.update(
         tuple(text_of(row.key) if name == "key" else getattr(row, name) for name in LATE_SCHEMA) for row in driver.late
     )
-    told.rejected.update((b.topic, b.partition, b.offset, b.timestamp_ms, b.reason) for b in driver.dead_letters)
+    letters = ((b.topic, b.partition, b.offset, b.timestamp_ms, b.reason, b.detail) for b in driver.dead_letters)
+    told.rejected.update(map(_letter, letters))
     return told
 
 
@@ -175,6 +201,16 @@ def comparable(rows: Sequence[Row], sink: Comparable, *, idles: bool) -> Any:
         for place, (timestamp_ms, value) in latest.items()
         if value is not None and not str(place[0]).startswith("closing")
     }
+
+
+def revisions_count_up(rows: Iterable[Row]) -> bool:
+    """Whether those of each key and window are 0, 1, 2, ..."""
+    seen = Counter[Row]()
+    for key, window, _, revision, _ in rows:
+        if revision != seen[key, window]:
+            return False
+        seen[key, window] += 1
+    return True
 
 
 def assert_agree(drawn: Drawn, told: Told, expected: Told, *, idles: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Pairs by time range: the same as trying all pairs of a key, at the cost of those that are there."""
+"""Joins of streams: the pairs of a time range are those that trying all pairs finds, and none is held for good."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.engine.by_hand import LEFT, fed, held, left, right, rows, run
+from tests.unit.engine.random_flows import TOPICS
 
-from recount.declare.columns import TIMESTAMP
+from recount.declare.columns import RESULT_TIME, TIMESTAMP
+from recount.declare.expressions import col
+from recount.declare.flow import stream
+from recount.declare.operators.nodes import KEY
 from recount.engine.operators.batch_joins import rows_within
 
 _ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 40)), max_size=25)
@@ -45,11 +50,6 @@ def test_the_pairs_are_those_that_trying_all_pairs_finds(
     assert _pairs(_frame(left), _frame(right), before_ms, after_ms, places) == expected
 
 
-def test_both_ends_of_the_interval_meet_and_a_millisecond_beyond_does_not() -> None:
-    left, right = _frame([("a", 1_000)]), _frame([("a", ms) for ms in (899, 900, 1_200, 1_201)])
-    assert _pairs(left, right, 100, 200) == [(0, 1), (0, 2)]
-
-
 _MANY_ROWS_OF_FEW_KEYS = """
 import resource
 import numpy as np, polars as pl
@@ -68,3 +68,25 @@ def test_300_000_rows_meet_30_000_of_three_keys_in_less_than_a_gibibyte() -> Non
     pairs, peak_mib = map(int, done.stdout.split())
     assert 300_000 < pairs < 400_000
     assert peak_mib < 1024
+
+
+JOINS = {
+    kind: getattr(LEFT.select("ln"), kind)(
+        stream(TOPICS["right"]).select_key(k=col("rw")).select("rn"), before="5 ms", after="10 ms", grace="3 ms"
+    )
+    for kind in ("join", "left_join", "outer_join")
+}
+
+
+@pytest.mark.parametrize("kind", JOINS)
+def test_nothing_is_held_for_good(kind: str) -> None:
+    log = [one for at in range(30) for one in (left(at, partition=at % 2), right(at))]
+    engine = run(JOINS[kind], log, [left(10_000), left(10_000, partition=1), right(10_000)], left=2)
+    assert sum(held(engine)[0].values()) <= 4 < len(log)
+
+
+def test_an_idle_partition_that_speaks_again_still_finds_its_partners() -> None:
+    engine = run(JOINS["join"], [left(0), left(50, key=b"b", partition=1), right(0, "c")], left=2, right=2)
+    assert held(engine)[0] == {"left": 2, "right": 1}
+    fed(engine, [right(90, "b", partition=1), left(80, key=b"d"), right(3)])
+    assert rows(engine, KEY, RESULT_TIME) == [("a", 3)]

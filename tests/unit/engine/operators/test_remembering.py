@@ -1,194 +1,192 @@
-"""Held updates, deduplication and custom processors: the same winners and the same states as in the interpreter."""
+"""Tables, held updates, first ones, order and processors by hand: what leaves when, and what is forgotten."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from tests.unit.engine.operators.feeding import (
-    LEFT,
-    RIGHT,
-    Event,
-    assert_same,
-    by_partition,
-    closing,
-    cut,
-    cuts,
-    fed,
-    interpreted,
-    keyed,
-    latest,
-    law,
-    logs,
-    read_by,
-    restarts,
-    topics,
-    topology,
-)
+from tests.unit.engine.by_hand import EXACT, LEFT, assert_law, change, drawn_by_hand, fed, held, left, right, rows, run
+from tests.unit.engine.random_flows import TOPICS
+from tests.unit.engine.random_topology_logs import IDLE_AFTER_MS, Cut
+from tests.unit.engine.topology_runs import by_engine
 
+from recount.declare.aggregates import count, total
 from recount.declare.expressions import col
-from recount.declare.flow import stream
+from recount.declare.flow import RecordStream, stream, table
 from recount.declare.operators.nodes import KEY
 from recount.declare.operators.processing import KeyState
-from recount.declare.schema import LONG, STRING
+from recount.declare.schema import DOUBLE, LONG, STRING
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology
+from recount.declare.windows import tumbling
 from recount.engine.stage.partials import NotExpressible
-from recount.runtime.errors import Terminal
+from recount.runtime.errors import InvalidDeclaration, Terminal
 
-left = keyed(LEFT)
 Row = Mapping[str, Any]
+TABLE, VERSIONS = (stream(TOPICS[name]).to_table(versioned=name == "versions") for name in ("table", "versions"))
 
 
-class TestSuppression:
-    HELD = {
-        "limit": topology(left.to_table().emit_after("10 ms")),
-        "limit and rows": topology(left.to_table().emit_after("10 ms", max_rows=1)),
-    }
-
-    @pytest.mark.parametrize("name", HELD)
-    @law
-    @given(log=logs, at=cuts, again=restarts)
-    def test_the_last_update_of_a_key_does_not_depend_on_batches(
-        self, name: str, log: Sequence[Event], at: Sequence[int], again: frozenset[int]
-    ) -> None:
-        held = self.HELD[name]
-        batches = [*cut(read_by(held, log), at), closing("left"), []]
-        engine = fed(held, batches, again)
-        reference = interpreted(held, [event for batch in batches for event in by_partition(batch)])
-        # what closes the log need not leave itself
-        ends = [
-            {key: one for key, one in latest(run.written).items() if key in ("a", "b")} for run in (engine, reference)
-        ]
-        assert ends[0] == ends[1]
-
-    def test_an_update_leaves_when_the_frontier_has_passed_the_first_one_held_by_the_limit(self) -> None:
-        running = fed(self.HELD["limit"], [[Event(5, "a", {"l": 1}), Event(14, "a", {"l": 2}), Event(14, "b", {}, 1)]])
-        assert running.written == []
-        running.batch([Event(15, "c"), Event(15, "c", {}, 1)])
-        assert [(key, dict(value)["l"]) for key, value, _, _ in running.written] == [("a", 2)]
-
-    def test_the_oldest_leaves_early_where_more_rows_are_held_than_may_be(self) -> None:
-        running = fed(self.HELD["limit and rows"], [[Event(7, "a"), Event(6, "b"), Event(8, "c")]])
-        assert [key for key, _, _, _ in running.written] == ["b", "a"]
-        assert running.held()["held"] == 1
+def test_a_group_that_has_lost_its_last_row_stays_with_the_aggregates_of_nothing() -> None:
+    groups = table(TOPICS["left"]).group_by(word=col("lw")).aggregate(rows=count(), sum=total("ln"))
+    engine = run(groups, [left(0, "x", n=2)], [left(1, "y", n=2)])
+    assert rows(engine, "word", "rows", "sum") == [("x", 1, 2), ("x", 0, None), ("y", 1, 2)]
 
 
-class TestDeduplication:
-    FIRST = {
-        "by offset": topology(stream(LEFT).deduplicate(KEY, horizon="8 ms")),
-        "by event time": topology(left.deduplicate("word", horizon="8 ms")),
-        "by a number": topology(left.deduplicate(col("l"), horizon="8 ms")),
-        "then joined": topology(
-            left.deduplicate("word", horizon="8 ms").left_join(keyed(RIGHT), before="5 ms", after="5 ms", grace="2 ms")
-        ),
-    }
-
-    @pytest.mark.parametrize("name", FIRST)
-    @law
-    @given(log=logs, at=cuts, again=restarts)
-    def test_the_same_records_win_however_the_log_is_cut(
-        self, name: str, log: Sequence[Event], at: Sequence[int], again: frozenset[int]
-    ) -> None:
-        first = self.FIRST[name]
-        read = read_by(first, log)
-        if name == "by offset":
-            read = [replace(event, partition=len(event.key or "") % 2) for event in read]
-        if name == "then joined":
-            # a record without an id moves the clock of the join and not that of the deduplication
-            read = [
-                event for event in read if event.key and (event.topic == "right" or (event.value or {}).get("word"))
-            ]
-        end = closing(*topics(first))
-        assert_same(fed(first, [*cut(read, at), end], again), interpreted(first, [*read, *end]))
-
-    @pytest.mark.parametrize("name", FIRST)
-    def test_winners_are_forgotten_when_no_duplicate_can_be_on_time(self, name: str) -> None:
-        first = self.FIRST[name]
-        log = [Event(10 * at, "a", {"l": at, "word": "w"}, 0, "left") for at in range(40)]
-        running = fed(first, [log, closing(*topics(first)), []])
-        assert len(running.written) >= 1
-        assert running.held()["winners"] <= 2 and running.held()["waiting"] <= 2
-
-    def test_a_winner_is_remembered_while_the_last_duplicate_can_be_on_time(self) -> None:
-        running = fed(self.FIRST["by offset"], [[Event(10, "a"), Event(0, "z", {}, 1)], [Event(26, "b")]])
-        running.batch([Event(26, "c", {}, 1), Event(18, "a")])
-        assert running.fates["left", 0, 2] == "deduplicated"
-        assert running.held()["winners"] == 3
-        running.batch([Event(27, "b"), Event(27, "c", {}, 1)])
-        assert running.held()["winners"] == 2
+def test_deletions_are_remembered_only_where_an_older_change_could_undo_them() -> None:
+    current = TABLE.select("tn").outer_join(stream(TOPICS["versions"]).to_table().select("vn"))
+    versioned = TABLE.select("tn").outer_join(VERSIONS.select("vn"))
+    gone = [[change(5, 1), change(9, None)], [change(7, 2)]]
+    assert held(run(current, gone[0]))[-1]["left"] == 0
+    assert rows(run(current, *gone), "tn")[-1] == (2,)
+    of_versions = [[replace(one, topic="versions") for one in batch] for batch in gone]
+    assert rows(run(versioned, *of_versions), "recount_is_null")[-1] == (True,)
 
 
-def counted(row: Row, state: KeyState) -> Iterable[Row]:
-    """Counts, sets timers and now and then forgets: the order of records and timers shows."""
-    n = state.remembered["n"] = state.remembered.get("n", 0) + 1
-    if row["l"] is not None:
-        state.schedule(state.timestamp_ms + 5 * row["l"])
-    if n > 4:
-        state.remembered.clear()
-    return [{"n": n, "what": "record"}] * (n % 3)
+HELD = LEFT.to_table().emit_after("10 ms")
 
 
-def reminded(at_ms: int, state: KeyState) -> Iterable[Row]:
-    n = state.remembered.get("n", 0)
-    if at_ms % 3 == 0 and n < 3:
-        state.schedule(at_ms + 7)
-    if n == 2:
-        state.remembered["n"] = 1
-    return [{"n": n, "what": "timer"}]
+def test_an_update_leaves_when_the_frontier_has_passed_the_first_one_held_by_the_limit() -> None:
+    engine = run(HELD, [left(5, n=1), left(14, n=2), left(14, key=b"b", partition=1)], left=2)
+    assert rows(engine, "ln") == []
+    fed(engine, [left(15, key=b"c"), left(15, key=b"c", partition=1)])
+    assert rows(engine, KEY, "ln") == [("a", 2)]
 
 
-class TestProcessor:
-    MADE = {"n": LONG, "what": STRING}
-    PROCESSED = topology(left.process(counted, on_timer=reminded, **MADE))
+def test_the_oldest_leaves_early_where_more_rows_are_held_than_may_be() -> None:
+    engine = run(LEFT.to_table().emit_after("10 ms", max_rows=1), [left(7), left(6, key=b"b"), left(8, key=b"c")])
+    assert [key for (key,) in rows(engine, KEY)] == ["b", "a"]
+    assert held(engine)[-1]["held"] == 1
 
-    @law
-    @given(log=logs, at=cuts, again=restarts)
-    def test_records_and_timers_take_turns_as_in_the_interpreter_of_one_partition(
-        self, log: Sequence[Event], at: Sequence[int], again: frozenset[int]
-    ) -> None:
-        read = [replace(event, partition=0) for event in read_by(self.PROCESSED, log)]
-        end = closing("left", partitions=1)
-        engine = fed(self.PROCESSED, [*cut(read, at), end], again, partitions=1)
-        reference = interpreted(self.PROCESSED, [*read, *end], partitions=1)
-        assert_same(engine, reference)
-        for key in ("a", "b"):
-            assert [one for one in engine.written if one[0] == key] == [
-                one for one in reference.written if one[0] == key
-            ]
 
-    @law
-    @given(log=logs, one=cuts, other=cuts)
-    def test_with_several_partitions_nothing_depends_on_batches(
-        self, log: Sequence[Event], one: Sequence[int], other: Sequence[int]
-    ) -> None:
-        read = [replace(event, partition=int(event.key == "b")) for event in read_by(self.PROCESSED, log)]
-        runs = [fed(self.PROCESSED, [*cut(read, at), closing("left")]) for at in (one, other)]
-        for key in ("a", "b"):
-            assert [row for row in runs[0].written if row[0] == key] == [
-                row for row in runs[1].written if row[0] == key
-            ]
-        assert runs[0].fates == runs[1].fates
+FIRST = {
+    "by offset": LEFT.deduplicate(KEY, horizon="8 ms"),
+    "by event time": LEFT.select_key(k=col("lw")).deduplicate("lw", horizon="8 ms"),
+}
 
-    def test_a_key_in_two_partitions_must_go_through_a_topic_first(self) -> None:
-        with pytest.raises(Terminal, match="repartition through a topic first"):
-            fed(self.PROCESSED, [[Event(0, "a", {"l": 9})], [Event(0, "a", {"l": 9}, 1)]])
 
-    def test_a_key_of_which_nothing_is_remembered_is_forgotten(self) -> None:
-        quiet = topology(left.process(lambda row, _: [{"n": row["l"]}], n=LONG))
-        assert fed(quiet, [[Event(0, "a", {"l": 1}), Event(0, "b", {"l": 1})]]).held() == {"keys": 0}
+@pytest.mark.parametrize("name", FIRST)
+def test_winners_are_forgotten_when_no_duplicate_can_be_on_time(name: str) -> None:
+    log = [left(10 * at, n=at) for at in range(40)]
+    engine = run(FIRST[name], log, [left(10_000, "z", key=b"z")], [])
+    assert held(engine)[0]["winners"] <= 2 and held(engine)[0]["waiting"] <= 2
 
-    @pytest.mark.parametrize("remembered", [{1: 2}, {"n": (1, 2)}, {"n": {1}}, {"n": float("nan")}])
-    def test_what_json_would_change_is_refused(self, remembered: dict[Any, Any]) -> None:
-        def on_record(row: Row, state: KeyState) -> Iterable[Row]:
-            state.remembered.update(remembered)
-            return ()
 
-        with pytest.raises(Terminal, match="plain JSON"):
-            fed(topology(left.process(on_record, n=LONG)), [[Event(0)]])
+def test_a_winner_is_remembered_while_the_last_duplicate_can_be_on_time() -> None:
+    engine = run(FIRST["by offset"], [left(10), left(0, key=b"z", partition=1)], [left(26, key=b"b")], left=2)
+    fed(engine, [left(26, key=b"c", partition=1), left(18)])
+    assert engine.clock.partitions["left", 0].deduplicated == 1
+    assert held(engine)[0]["winners"] == 3
+    assert held(fed(engine, [left(27, key=b"b"), left(27, key=b"c", partition=1)]))[0]["winners"] == 2
 
-    def test_what_was_held_back_or_derived_cannot_be_processed(self) -> None:
-        held = left.deduplicate("word", horizon="8 ms").process(counted, **self.MADE)
-        with pytest.raises(NotExpressible):
-            fed(topology(held), [])
+
+def in_order(grace: str) -> RecordStream:
+    return LEFT.in_order(grace=grace)
+
+
+LOG = [left(4, n=4), left(2, n=2, partition=1), left(1, n=1), left(5, n=5, partition=1), left(9, n=9)]
+"""By time 1, 2 (partition 1), 4, 5 (partition 1), 9."""
+ENDS = [left(60, "z", n=0), left(60, "z", n=0, partition=1)]
+
+
+@pytest.mark.parametrize("cuts", [[Cut([*LOG, *ENDS])], [Cut([one], restarts=True) for one in (*LOG, *ENDS)]])
+def test_totals_and_processors_see_the_records_of_all_partitions_by_event_time(cuts: list[Cut]) -> None:
+    def remembered(row: Row, state: KeyState) -> Iterator[dict[str, Any]]:
+        yield {"n": row["ln"], "before": state.remembered.get("n", -1)}
+        state.remembered["n"] = row["ln"]
+
+    by_word = in_order("5 ms").select_key(word=col("lw"))
+    sums = by_word.aggregate(sum=total("ln")).to_stream()
+    assert rows(run(sums, *cuts, left=2), "word", "sum")[:5] == [("a", sum_) for sum_ in (1, 3, 7, 12, 21)]
+    seen = by_word.process(remembered, n=LONG, before=LONG)
+    assert rows(run(seen, *cuts, left=2), "word", "before")[:5] == [("a", before) for before in (-1, 1, 2, 4, 5)]
+
+
+def test_records_of_one_time_go_by_topic_partition_and_offset() -> None:
+    both = LEFT.select(n=col("ln")).merge(stream(TOPICS["right"]).select(n=col("rn"))).in_order(grace="0 ms")
+    log = [right(3), left(3, n=7, partition=1), left(3, n=5), left(3, n=6), *ENDS, right(60)]
+    assert rows(run(both, log, left=2), "n")[:4] == [(5,), (6,), (7,), (1,)]
+
+
+@pytest.mark.parametrize(("time_ms", "late"), [(55, 0), (54, 1)])
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_a_record_is_late_when_its_partition_or_what_has_left_is_further_than_the_grace(
+    time_ms: int, late: int, is_idle: bool
+) -> None:
+    drawn = drawn_by_hand(in_order("5 ms"), replace(EXACT, has_bounds=False), {"left": 1 + is_idle})
+    before = [Cut([left(1), left(1, partition=1)]), Cut([left(40)], later_ms=IDLE_AFTER_MS)] if is_idle else []
+    cuts = [
+        *before,
+        Cut([left(60)], later_ms=IDLE_AFTER_MS * is_idle, restarts=True),
+        Cut([left(time_ms, partition=int(is_idle))], restarts=True),
+    ]
+    assert_law(drawn, *cuts)
+    assert sum(by_engine(drawn, cuts).late.values()) == late
+
+
+def test_a_record_leaves_once_no_partition_can_bring_an_earlier_one() -> None:
+    engine = run(in_order("5 ms"), [left(10), left(15, partition=1)], [left(15)], left=2)
+    assert rows(engine, "ln") == []
+    assert len(rows(fed(engine, [left(16), left(16, partition=1)]), "ln")) == 1
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        LEFT.windowed_by(tumbling("10 ms", grace="0 ms")).aggregate(n=count()).emit_final(),
+        LEFT.join(stream(TOPICS["right"]), before="1 ms", after="1 ms", grace="0 ms"),
+        LEFT.deduplicate("lw", horizon="1 ms"),
+        in_order("1 ms"),
+        LEFT.left_join_table(table(TOPICS["table"]), grace="1 ms"),
+        LEFT.process(lambda _, __: [], on_timer=lambda _, __: [], n=LONG),
+    ],
+)
+def test_rows_without_a_place_in_the_log_are_not_brought_in_order(flow: RecordStream) -> None:
+    with pytest.raises(InvalidDeclaration, match="put in_order before that"):
+        Topology(name="refused", sinks=[flow.in_order(grace="1 ms").to(Topic(name="out", key="id"))])
+
+
+def test_timers_below_records_in_order_are_refused() -> None:
+    flow = in_order("1 ms").filter(col("lb")).process(lambda _, __: [], on_timer=lambda _, __: [], n=LONG)
+    with pytest.raises(InvalidDeclaration, match="on_timer"):
+        Topology(name="refused", sinks=[flow.to(Topic(name="out", key="id"))])
+
+
+def reminding(row: Row, state: KeyState) -> Iterable[Row]:
+    state.remembered["n"] = row["ln"]
+    return ()
+
+
+def test_a_key_in_two_partitions_must_go_through_a_topic_first() -> None:
+    with pytest.raises(Terminal, match="repartition through a topic first"):
+        run(LEFT.process(reminding, n=LONG), [left(0)], [left(0, partition=1)], left=2)
+
+
+def test_a_key_of_which_nothing_is_remembered_is_forgotten() -> None:
+    quiet = LEFT.process(lambda row, _: [{"n": row["ln"]}], n=LONG)
+    assert held(run(quiet, [left(0), left(0, key=b"b")])) == [{"keys": 0}]
+
+
+def test_what_was_held_back_or_derived_cannot_be_processed() -> None:
+    with pytest.raises(NotExpressible):
+        run(LEFT.deduplicate("lw", horizon="8 ms").process(reminding, n=LONG))
+
+
+def test_an_action_sees_every_record_once_and_ends_the_flow() -> None:
+    seen: list[Any] = []
+    sink = LEFT.filter(col("ln") > 8).to(Topic(name="out", key="id"))
+    action = LEFT.filter(col("ln") > 1).foreach(lambda row: seen.append(row["ln"]))
+    drawn = replace(
+        drawn_by_hand(LEFT, EXACT, {"left": 1}), topology=Topology(name="t", sinks=[sink], actions=[action])
+    )
+    said = by_engine(drawn, [Cut([left(0, n=1), left(1, n=2)]), Cut([left(2, n=3)])])
+    assert seen == [2, 3]
+    assert said.fates == [{(("left", 0), "counted"): 1, (("left", 0), "filtered"): 1}, {(("left", 0), "counted"): 1}]
+
+
+@pytest.mark.parametrize(("value", "kind"), [("one", LONG), (2**63, LONG), (float("nan"), DOUBLE), ("\ud800", STRING)])
+def test_a_value_that_its_declared_type_does_not_hold_stops_the_stream_and_is_named(value: Any, kind: Any) -> None:
+    with pytest.raises(Terminal, match="made a value of another type") as raised:
+        run(LEFT.map(lambda _: {"n": value}, n=kind), [left(0)])
+    assert "n" in str(raised.value.given) and kind.kind in raised.value.expected

@@ -31,12 +31,6 @@ TEMPLATE: dict[str, int] = {}
 """What all keys of a careless processor begin with."""
 
 
-def no_whole_number(_row: Row, state: KeyState) -> Iterable[Row]:
-    """Sets a timer without asking."""
-    state.timers_ms.add(state.timestamp_ms + 0.5)  # type: ignore[arg-type]
-    return [{"n": 1}]
-
-
 def another_key(_row: Row, state: KeyState) -> Iterable[Row]:
     """Makes its rows those of another key."""
     state.key = "b"
@@ -71,14 +65,6 @@ def of_an_enum(_row: Row, state: KeyState) -> Iterable[Row]:
     return [{"n": int(found)}]
 
 
-def the_row_itself(row: Row, state: KeyState) -> Iterable[Row]:
-    """Changes the row of an earlier record, which it has remembered."""
-    if "row" in state.remembered:
-        state.remembered["row"]["ln"] += 1
-    state.remembered.setdefault("row", row)
-    return [{"n": state.remembered["row"]["ln"]}]
-
-
 def undeclared(_row: Row) -> Row:
     """Makes a field that nothing declares."""
     return {"n": 1, "more": 2}
@@ -95,13 +81,11 @@ def said(row: Row) -> Row:
 
 
 FLOWS: Mapping[str, RecordStream] = {
-    "a timer that is no whole number": LEFT.process(no_whole_number, on_timer=lambda _at, _state: [], n=LONG),
     "another key": LEFT.process(another_key, n=LONG),
     "a count beside the state": LEFT.process(beside_the_state, n=LONG),
     "one dict for all keys": LEFT.process(from_a_template, n=LONG),
     "a dict that has defaults": LEFT.process(by_default, n=LONG),
     "a text that is more than a text": LEFT.process(of_an_enum, n=LONG),
-    "a row that was remembered": LEFT.select("ln").process(the_row_itself, n=LONG),
     "a field that nothing declares": LEFT.map(undeclared, n=LONG).map(lambda row: {"n": row["more"]}, n=LONG),
     "values as they are declared": LEFT.map(of_another_type, x=DOUBLE, m=decimal(9, 2)).map(said, n=LONG),
     "a peek that changes its row": LEFT.peek(lambda row: row.clear()).map(lambda row: {"n": row["ln"]}, n=LONG),  # type: ignore[attr-defined]

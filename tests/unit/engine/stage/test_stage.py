@@ -1,0 +1,126 @@
+"""What tasks do: stream time, lateness, windows and fates, partition by partition, and what is left to the driver."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from threading import Lock
+
+import pytest
+from pyspark import cloudpickle
+from tests.unit.engine.engine import NOW_MS, Engine, LogRecord, arrow_batch
+
+from recount.declare.aggregates import average, count, total
+from recount.declare.expressions import col
+from recount.declare.flow import RecordStream
+from recount.declare.operators.nodes import Sink
+from recount.declare.schema import BOOLEAN, LONG, STRING, RecordSchema, decimal
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import sliding, tumbling
+from recount.engine.stage.map_stage import MapStage
+from recount.engine.stage.partials import plan_of
+from recount.engine.stage.record_stage import RecordSteps
+from recount.runtime.errors import Terminal
+
+PURCHASES = Topic(name="purchases", key="id", value=RecordSchema.of(region=STRING, amount=decimal(9, 2)))
+TUMBLING = tumbling("10 s", grace="2 s")
+COUNTED = stream(PURCHASES).select_key(region=col("region")).windowed_by(TUMBLING).aggregate(records=count())
+TOPOLOGY = Topology(name="test", sinks=[COUNTED.emit_final().to(Topic(name="results", key="region"))])
+
+
+def purchase(timestamp_ms: int) -> LogRecord:
+    return LogRecord(timestamp_ms=timestamp_ms, value=b'{"region": "EU", "amount": 1.00}')
+
+
+@pytest.mark.parametrize(
+    ("stream_time_ms", "late"), [(11_999, []), (12_000, [(1, 0)]), (12_001, [(1, 1)])], ids=["before", "at", "after"]
+)
+def test_a_record_is_late_when_its_window_ended_at_or_before_stream_time_less_grace(
+    stream_time_ms: int, late: list[tuple[int, int]]
+) -> None:
+    engine = Engine(TOPOLOGY)
+    engine.batch(purchase(stream_time_ms), purchase(9_999))
+    assert engine.made["late"].select("offset", "margin_ms").rows() == late
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (LogRecord(timestamp_ms=12_000, value=b'{"amount": "one"}'), "schema"),
+        (purchase(NOW_MS + 3_600_000), None),
+        (purchase(NOW_MS + 3_600_001), "future-timestamp"),
+    ],
+    ids=["bad", "max_future ahead of the batch", "a millisecond more"],
+)
+def test_a_bad_record_is_rejected_with_its_bytes_and_does_not_advance_stream_time(
+    record: LogRecord, reason: str | None
+) -> None:
+    engine = Engine(TOPOLOGY)
+    engine.batch(record, purchase(9_999))
+    rejected = [(0, reason, record.value)] if reason else []
+    assert engine.made["rejected"].select("offset", "reason", "record_value").rows() == rejected
+    assert (engine.counts["dead_lettered"], engine.counts["late"]) == ((1, 0) if reason else (0, 1))
+
+
+def test_a_task_takes_the_records_of_one_partition_and_says_nothing_without_any() -> None:
+    stage = MapStage(plan=Engine(TOPOLOGY).plan, stream_times={}, latest_ms=NOW_MS)
+    assert list(stage(iter([arrow_batch("purchases", 0, 0, [])]))) == []
+    batches = [arrow_batch("purchases", partition, 0, [purchase(1_000)]) for partition in (0, 1)]
+    with pytest.raises(Terminal):
+        list(stage(iter(batches)))
+
+
+ORDERS = Topic(
+    name="orders",
+    key="id",
+    value=RecordSchema.of(region=STRING, amount=decimal(9, 2), vip=BOOLEAN, note=STRING, at=LONG),
+    event_time="at",
+)
+OUTPUT = Topic(name="output", key="region")
+MINUTE = tumbling("60 s", grace="0 s")
+BY_REGION = stream(ORDERS).select_key(region=col("region"))
+
+
+def final(records: RecordStream) -> Sink:
+    return records.windowed_by(MINUTE).aggregate(orders=count()).emit_final().to(OUTPUT)
+
+
+def test_only_the_fields_that_are_read_are_columns() -> None:
+    vips = stream(ORDERS).filter(col("vip")).select_key(region=col("region"))
+    sink = vips.windowed_by(MINUTE).aggregate(total=total("amount")).emit_final().to(OUTPUT)
+    assert plan_of(Topology(name="vips", sinks=[sink])).columns == ["region", "amount", "vip", "at"]
+
+
+@pytest.mark.parametrize(
+    "sinks",
+    [
+        [final(BY_REGION), BY_REGION.to(replace(OUTPUT, name="by-region"))],
+        [BY_REGION.to(OUTPUT)],
+        [final(BY_REGION.repartition(2))],
+        [BY_REGION.windowed_by(sliding("60 s", grace="0 s")).aggregate(n=count()).emit_final().to(OUTPUT)],
+        [BY_REGION.windowed_by(MINUTE).aggregate(n=count()).emit_each_record().to(OUTPUT)],
+        [BY_REGION.windowed_by(MINUTE).aggregate(mean=average("amount")).emit_final().to(OUTPUT)],
+        [BY_REGION.windowed_by(MINUTE).aggregate(n=count().only(col("vip"))).emit_final().to(OUTPUT)],
+    ],
+)
+def test_other_shapes_have_no_plan(sinks: list[Sink]) -> None:
+    assert plan_of(Topology(name="other", sinks=sinks)) is None
+
+
+_ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(user=STRING, amount=LONG, note=STRING))
+_LARGE, _SMALL = (Topic(name=name, key="id") for name in ("large", "small"))
+
+
+def test_what_only_filters_and_projects_is_done_when_it_leaves_the_tasks() -> None:
+    amounts = stream(_ORDERS).select("amount")
+    sinks = [amounts.filter(col("amount") > 9).to(_LARGE), amounts.filter(col("amount") <= 9).to(_SMALL)]
+    steps = RecordSteps(Topology(name="routes", sinks=sinks))
+    assert list(steps.sinks.values()) == sinks
+    assert steps.handed_on == {}
+
+
+def test_a_task_is_not_sent_the_functions_that_the_driver_runs() -> None:
+    held = Lock()
+    amounts = stream(_ORDERS).select("amount")
+    both = amounts.merge(amounts.peek(lambda _: held.release()))
+    assert cloudpickle.dumps(RecordSteps(Topology(name="peeked", sinks=[both.to(_LARGE)])))
