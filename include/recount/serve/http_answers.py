@@ -27,7 +27,7 @@ from recount.kafka.connection import Connection
 from recount.runtime.errors import RecountError, Terminal
 from recount.runtime.settings import Settings
 from recount.runtime.times import A_TIME
-from recount.serve.answer import AUDITED, ROWS, Audits, JudgedTo, Moment, NotReady, answer, reading
+from recount.serve.answer import AUDITED, ROWS, Audits, Moment, NotReady, answer, reading
 from recount.serve.asked_sink import AskedSink, BadQuestion, asked_sink
 from recount.serve.exposition import Ask, BrokerReader, Exposition
 from recount.serve.listening import ERROR_SCHEMA, RequireToken, of_error, of_http
@@ -180,15 +180,14 @@ class Server:
         def of_all(request: Request) -> Response:
             _texts(request, ())
             topologies = self.declarations.topologies.values()
-            return _json({"streams": [listed(tables, one, self.now_ms()).document for one in topologies]})
+            return _json({"streams": [_listed(tables, one, self.now_ms()) for one in topologies]})
 
         def of_one(request: Request) -> Response:
             _texts(request, ())
             name = request.path_params["stream"]
             if name not in self.declarations.topologies:
                 raise HTTPException(404)
-            found: Listed = listed(tables, self.declarations.topologies[name], self.now_ms())
-            return _json(found.document)
+            return _json(_listed(tables, self.declarations.topologies[name], self.now_ms()))
 
         told = {"parameters": [{"name": "stream", "in": "path", "required": True, "schema": {"type": "string"}}]}
         app.get("/streams", summary="All streams", response_model=None)(of_all)
@@ -310,34 +309,20 @@ def _json(document: Mapping[str, Any]) -> Response:
     return Response(json.dumps(document, ensure_ascii=False), media_type="application/json", headers=_HEADERS)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listed:
-    """``topology`` with its newest batch, or why it has none, and its newest audit."""
-
-    topology: Topology
-    moment: Moment | NotReady
-    judged: JudgedTo | None
-
-    @property
-    def document(self) -> Mapping[str, Any]:
-        """The description of the stream over HTTP."""
-        moment = None if isinstance(self.moment, NotReady) else self.moment
-        return {
-            "stream": self.topology.name,
-            "state": "not ready" if moment is None else "ready",
-            "reason": self.moment.reason if isinstance(self.moment, NotReady) else None,
-            "as_of": moment and moment.document,
-            "audit": self.judged.document(moment) if self.judged and moment else None,
-            "sinks": [_of(AskedSink(self.topology, written)) for written in self.topology.written],
-        }
-
-
-def listed(tables: Tables, topology: Topology, now_ms: int) -> Listed:
-    """``topology`` as it is now."""
+def _listed(tables: Tables, topology: Topology, now_ms: int) -> Mapping[str, Any]:
+    """``topology`` over HTTP, with its newest batch, or why it has none, and its newest audit."""
     with reading(topology.name):
-        moment = Moment.of(tables, topology.name, None, now_ms)
-        judged = None if isinstance(moment, NotReady) else Audits.of(tables, topology).judged_to(moment.newest)
-        return Listed(topology=topology, moment=moment, judged=judged)
+        found = Moment.of(tables, topology.name, None, now_ms)
+        moment = None if isinstance(found, NotReady) else found
+        judged = Audits.of(tables, topology).judged_to(moment.newest) if moment else None
+    return {
+        "stream": topology.name,
+        "state": "ready" if moment else "not ready",
+        "reason": found.reason if isinstance(found, NotReady) else None,
+        "as_of": moment and moment.document,
+        "audit": judged.document(moment) if judged and moment else None,
+        "sinks": [_of(AskedSink(topology, written)) for written in topology.written],
+    }
 
 
 def _of(sink: AskedSink) -> Mapping[str, Any]:
