@@ -22,6 +22,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from hypothesis import given
+from hypothesis import settings as drawing
 from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -207,6 +208,7 @@ PATHS = st.sampled_from(
 )
 
 
+@drawing(max_examples=30)
 @given(
     path=PATHS,
     rest=TEXTS,
@@ -224,6 +226,7 @@ def test_no_path_and_no_query_is_an_error_of_the_server(
         assert set(found.json()) == {"error", "given", "expected", "remedy"}
 
 
+@drawing(max_examples=30)
 @given(token=st.binary(max_size=80).filter(lambda token: token.strip() != TOKEN.encode()))
 def test_no_other_token_is_the_token(address: tuple[str, int], token: bytes) -> None:
     asked = b"GET /streams HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + b"\r\nConnection: close\r\n\r\n"
@@ -231,6 +234,7 @@ def test_no_other_token_is_the_token(address: tuple[str, int], token: bytes) -> 
     assert status_of(raw(address, asked)) in (400, 401)
 
 
+@drawing(max_examples=30)
 @given(garbage=st.binary(min_size=1, max_size=200), is_path=st.booleans())
 def test_bytes_that_are_no_request_are_no_error_of_the_server(
     address: tuple[str, int], garbage: bytes, is_path: bool
