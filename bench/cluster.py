@@ -19,8 +19,7 @@ from recount.kafka.topic_drift import dead_letter_topic, platform_topics
 from recount.kafka.topics_on_cluster import apply, plan
 from recount.profile.daemon import recorded
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 
 
 @dataclass(frozen=True, kw_only=True)

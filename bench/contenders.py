@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from bench.jobs import GRACE, GRACE_MS
 from bench.quix_environment import quix_python
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 from recount.runtime.times import milliseconds
 from recount.tables.places import Tables

@@ -16,8 +16,7 @@ from bench.running import Program
 from recount.kafka.connection import Connection
 from recount.profile import daemon
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.profile.spark_cluster import EmbeddedSpark
 
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 
 

@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from bench.table import Rows
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 
 _WIDTH = 190  # of the widest table: a log file should not break it
 

@@ -24,7 +24,7 @@ from bench.process_tree import ProcessTree, busy_s
 from bench.results import Throughput
 from bench.results_topic import VisibleResults
 from recount.profile.daemon import end_of
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal, Transient
 from recount.runtime.times import milliseconds
 

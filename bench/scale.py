@@ -20,7 +20,7 @@ from bench.scale_run import JOB, LOSSES, Loss, Reading, read_all
 from bench.session import machine
 from bench.table import Rows
 from bench.written import Written
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 TOPIC = "orders"
 Tell = Callable[[str], None]

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 
 @dataclass(frozen=True, kw_only=True)

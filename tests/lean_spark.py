@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 
 import pyspark
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 SPARK = Path(pyspark.__file__).parent
 LIST = Path(__file__).parents[1] / "docker" / "unused_jars.txt"

@@ -20,8 +20,7 @@ from recount.declare.groups import Archive
 from recount.engine.driver.runner import RunOptions, StreamRunner
 from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.recompute.single_flow import flow_of
 from recount.runtime.settings import Settings
 

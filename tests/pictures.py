@@ -11,8 +11,7 @@ from playwright.sync_api import sync_playwright
 
 from recount.airflow.links import PAGES
 from recount.profile.dag_runs import USERNAME
-from recount.profile.home import Home, Running
-from recount.profile.project import Project
+from recount.profile.home import Home, Project, Running
 
 STREAM = "revenue-by-region"
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"

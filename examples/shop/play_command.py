@@ -18,8 +18,7 @@ from rich.console import Console
 
 from recount.declare.limits import Health
 from recount.kafka.status import StreamStatus
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.runtime.errors import Terminal, Transient
 from recount.runtime.times import quantity, roughly
 

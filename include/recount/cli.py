@@ -12,8 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from recount.profile.home import Home, Running
-from recount.profile.project import Project
+from recount.profile.home import Home, Project, Running
 from recount.runtime.console import errors_reported, look_seldom
 from recount.runtime.errors import Terminal
 from recount.runtime.installation import missing_extras_named

@@ -23,8 +23,7 @@ from recount.audit.expectations.validation import validate
 from recount.kafka.connection import NotAllowed
 from recount.kafka.topics_on_cluster import TopicsNotInStep
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.runtime.errors import RecountError
 from recount.runtime.settings import Role
 

@@ -24,8 +24,7 @@ from recount.profile.dag_runs import DagRuns
 from recount.profile.embedded import embedded_settings
 from recount.profile.embedded_airflow import EmbeddedAirflow
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.runtime.settings import Settings
 
 STREAM, TRIED = "revenue-by-region", "high-value-orders"

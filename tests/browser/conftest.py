@@ -16,9 +16,8 @@ from recount.kafka.lags import lags_of
 from recount.profile.dag_runs import DagRuns
 from recount.profile.embedded import Profile
 from recount.profile.embedded_airflow import EmbeddedAirflow
-from recount.profile.home import Home
+from recount.profile.home import Home, Project
 from recount.profile.order_flow import TOPOLOGIES, OrderFlow
-from recount.profile.project import Project
 from recount.runtime.errors import Transient
 
 STREAM = "revenue-by-region"

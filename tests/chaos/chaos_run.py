@@ -24,8 +24,7 @@ from tests.integration.engine.purchases import create_topics
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection
 from recount.kafka.lags import lags_of
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.profile.spark_cluster import EmbeddedSpark
 from recount.runtime.errors import RecountError, Transient
 from recount.runtime.settings import Settings

@@ -11,7 +11,7 @@ from bench.flow import Flow
 from bench.scale_run import JOB, LOSSES, Reading, read_all
 from bench.written import Written
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 pytestmark = pytest.mark.timeout(600)
 FLOW = Flow(topic="orders", records=6_000, per_second=10)

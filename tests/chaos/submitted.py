@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 
 from recount.profile.daemon import end_of
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.settings import Settings
 
 _SPARK_HOME = Path(pyspark.__file__).parent

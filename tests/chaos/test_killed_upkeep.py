@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.unit.engine.ledger_scene import LedgerScene
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 _KILLS = 8
 _SEED = 11

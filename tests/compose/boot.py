@@ -20,7 +20,7 @@ from tests.eventually import eventually
 
 from recount.profile.daemon import LOOPBACK
 from recount.profile.dag_runs import USERNAME, AirflowApi, DagRuns
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 pytestmark = pytest.mark.timeout(3_600)
 

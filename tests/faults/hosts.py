@@ -17,7 +17,7 @@ from typing import Any, Self
 from tests.faults.effects import Point
 
 from recount.profile.daemon import Started
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.settings import Settings
 
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx1g"

@@ -19,7 +19,7 @@ from tests.faults.trials import world
 from tests.integration.engine.drivers import committed
 
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 ROUNDS = 3
 PLANNED, IN_TRANSACTION = Point("checkpoint plan"), Point("kafka offsets recount.*.0", 2)

@@ -21,8 +21,7 @@ from tests.faults.strikes import World
 
 from recount.kafka.connection import Connection
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.runtime.settings import Settings
 
 _STOPPED = Event()

@@ -16,7 +16,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from recount.profile.daemon import free_ports
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 VERSION = "3.3.3"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"

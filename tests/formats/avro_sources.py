@@ -46,7 +46,7 @@ from recount.declare.topology import Topology
 from recount.formats.registry_encoders import sink_schema
 from recount.formats.schema_registry import schema_id
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import VARIABLE, RegistryUnreachable, SchemaRefused
 
 _OF_KEY = 4

@@ -29,7 +29,7 @@ from recount.formats.protobuf_schemas import writer_message
 from recount.formats.registry_encoders import sink_file
 from recount.formats.schema_registry import latest_schema, protobuf_schema, schema_id
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.recompute.registry_parsing import fetched_file
 from recount.runtime.errors import VARIABLE, SchemaRefused
 

@@ -35,7 +35,7 @@ from recount.kafka.topic_drift import all_topics
 from recount.kafka.topics_on_cluster import apply, plan
 from recount.profile.daemon import free_ports
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import VARIABLE, RegistryUnreachable
 from recount.runtime.settings import Settings
 from recount.tables.places import Tables

@@ -25,7 +25,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.page import Caught, key_of, page, read
 from tests.mutants.untried import untried
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "mutants.md"

@@ -16,8 +16,7 @@ from recount.airflow.submission import Submission
 from recount.declare.limits import Resources
 from recount.profile.daemon import LOOPBACK
 from recount.profile.embedded import embedded_settings
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 
 pytestmark = pytest.mark.timeout(600)
 

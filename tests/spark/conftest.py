@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.local_spark import local_session
 
 from recount.audit.audit_session import FEW_OFFSETS, suit
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 
 @pytest.fixture(scope="session")

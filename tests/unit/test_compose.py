@@ -15,7 +15,7 @@ import yaml
 from tests.lean_spark import SPARK, is_unused, make_lean_spark, patterns
 
 from recount.airflow.roles import FAB
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.settings import Settings
 
 WITHOUT_DEFAULT = re.compile(r"\$\{(\w+):\?[^}]+\}")

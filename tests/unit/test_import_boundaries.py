@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 # What the recompute may share with the stream that it proves: declarations, that is, names, parameters and types.
 SHARED_WITH_THE_RECOMPUTE = {

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = {"tests/compose/counter.py", "tests/compose/sender.py", "bench/quix_streams.py", "bench/served.py"}

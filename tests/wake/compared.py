@@ -15,8 +15,7 @@ from tests.consumer_groups import Described, described
 from recount.airflow.links import PAGES
 from recount.kafka.connection import Connection
 from recount.profile.dag_runs import USERNAME
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 
 _ROW = re.compile(r'<tr class="[^"]*">\s*<th scope="row"><a href="[^"]*/streams/([a-z0-9-]+)">.*?</tr>', re.DOTALL)
 _BEHIND = re.compile(r'data-label="records behind".*?</span>\s*([0-9,]+)', re.DOTALL)

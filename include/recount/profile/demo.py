@@ -15,9 +15,8 @@ from rich.console import Console, RenderableType
 
 from recount.profile.demo_steps import DemoOutcome, DemoSteps
 from recount.profile.embedded import Profile
-from recount.profile.home import Home, Running
+from recount.profile.home import Home, Project, Running
 from recount.profile.order_flow import TOPOLOGIES, OrderFlow
-from recount.profile.project import Project
 from recount.runtime.errors import Terminal
 from recount.runtime.times import clock_ms, readable
 

@@ -28,9 +28,8 @@ from recount.profile.daemon import Daemon
 from recount.profile.dag_runs import what_to_switch_on
 from recount.profile.embedded_airflow import AUDIT_POOL, EmbeddedAirflow
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home, Running
+from recount.profile.home import Home, Project, Running
 from recount.profile.listeners import permit
-from recount.profile.project import Project
 from recount.profile.spark_cluster import EmbeddedSpark
 from recount.runtime.settings import Settings
 from recount.runtime.times import quantity

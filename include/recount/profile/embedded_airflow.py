@@ -26,8 +26,7 @@ import httpx
 from recount.profile import daemon
 from recount.profile.daemon import LOOPBACK, Daemon, Started, free_ports, require_free
 from recount.profile.dag_runs import USERNAME, AirflowApi
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.runtime.errors import Terminal, Transient
 
 _API_SERVER = "airflow-api-server"

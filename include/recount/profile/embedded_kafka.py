@@ -13,9 +13,8 @@ from confluent_kafka import KafkaException
 
 from recount.profile import daemon
 from recount.profile.daemon import Daemon, Started, require_free
-from recount.profile.home import Home
+from recount.profile.home import Home, Project
 from recount.profile.listeners import Listeners, OpenListeners, SecuredListeners
-from recount.profile.project import Project
 from recount.runtime.errors import Terminal, Transient, require
 from recount.runtime.times import quantity
 

@@ -11,7 +11,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal, Transient
 from recount.runtime.installation import JarSet, coordinates, shipped
 

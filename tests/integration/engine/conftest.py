@@ -8,7 +8,7 @@ import pytest
 from tests.integration.engine.drivers import Deployment
 
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 
 @pytest.fixture(scope="module")

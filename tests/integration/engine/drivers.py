@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import partitions_of
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.settings import Settings
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Tables

@@ -15,7 +15,7 @@ from tests.integration.formats.header_calls import calls, copied, kept, per_tena
 from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.kafka.connection import Connection
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.tables.places import Tables
 
 

@@ -19,7 +19,7 @@ from recount.audit.certificate.signing import BrokenChain, verify
 from recount.kafka.compacted import HeadPublisher, UnreadableHead, published_head
 from recount.kafka.connection import Connection, Fenced
 from recount.kafka.topic_drift import CERTIFICATES
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 _ISSUE_MANY = """
 import sys

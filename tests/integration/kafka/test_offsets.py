@@ -16,7 +16,7 @@ from recount.kafka.connection import Connection
 from recount.kafka.lags import lags_of
 from recount.kafka.offsets import classify_gap, log_ranges, partitions_of
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 
 

@@ -23,8 +23,7 @@ from recount.kafka.topic_drift import platform_topics
 from recount.kafka.topics_on_cluster import apply, plan
 from recount.kafka.transaction import Aborted, OffsetsDisagree, OutputTransaction
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.runtime.errors import Terminal
 
 

@@ -11,8 +11,7 @@ from tests.eventually import eventually
 
 from recount.profile import daemon
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.runtime.errors import InvalidDeclaration, Terminal
 
 

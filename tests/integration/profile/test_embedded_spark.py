@@ -18,8 +18,7 @@ import pytest
 from recount.profile import daemon
 from recount.profile.daemon import LOOPBACK, free_ports
 from recount.profile.embedded import embedded_settings
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.profile.spark_cluster import EmbeddedSpark
 from recount.runtime.installation import write_secret
 from recount.tables.spark_session import SECRET, driver_settings, new_security

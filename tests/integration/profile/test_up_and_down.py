@@ -17,8 +17,7 @@ from tests.eventually import eventually
 
 from recount.profile import daemon
 from recount.profile.daemon import LOOPBACK, is_free
-from recount.profile.home import Home, Running
-from recount.profile.project import Project
+from recount.profile.home import Home, Project, Running
 
 RECOUNT = str(Path(sys.executable).with_name("recount"))
 

@@ -21,8 +21,8 @@ from recount.kafka.topic_drift import all_topics
 from recount.kafka.topics_on_cluster import apply
 from recount.kafka.topics_on_cluster import plan as plan_topics
 from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Project
 from recount.profile.listeners import permit
-from recount.profile.project import Project
 from recount.runtime.settings import Settings
 from recount.tables.places import Tables
 

@@ -8,8 +8,7 @@ import pytest
 from tests.integration.secure.chain import Chain
 
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 
 
 @pytest.fixture(scope="session")

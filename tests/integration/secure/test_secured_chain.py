@@ -17,7 +17,7 @@ from tests.local_spark import TINY, local_session
 
 from recount.kafka.connection import Connection
 from recount.profile.daemon import free_ports
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.recompute.raw_log import KafkaLog
 from recount.tables.places import Tables
 from recount.tables.spark_session import tell_no_calls

@@ -25,7 +25,7 @@ from recount.declare.windows import tumbling
 from recount.lifecycle.erase_command import Asked
 from recount.lifecycle.erasing import Order
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.settings import Settings
 from recount.tables.places import Tables
 

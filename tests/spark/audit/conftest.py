@@ -32,7 +32,7 @@ from recount.kafka.connection import Connection
 from recount.kafka.topic_drift import dead_letter_topic, platform_topics
 from recount.kafka.topics_on_cluster import apply, plan
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.settings import Settings
 from recount.tables.places import Tables
 

@@ -22,7 +22,7 @@ from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import tumbling
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 SINKS = ("tiers", "contacts", "settled", "priced", "revenue", "reminders", "cities", "sold")
 """Their tables: groups of a table, an outer join of tables, one of streams, first orders of an item with the customer's

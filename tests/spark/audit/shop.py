@@ -14,7 +14,7 @@ from recount.declare.schema import DOUBLE, STRING, RecordSchema, decimal
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import session
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 CUSTOMERS = ("ada", "bob", "cy", "dee", "eve")
 

@@ -23,7 +23,7 @@ from recount.declare.columns import BATCH, IS_LATE
 from recount.declare.operators.nodes import KEY, WINDOW_END
 from recount.engine.commit.batch import TopologyWork
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import RUNS
 

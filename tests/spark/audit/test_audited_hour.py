@@ -34,7 +34,7 @@ from recount.audit.integrity.evidence import digests_at_hand
 from recount.audit.night import CertifiedAudit
 from recount.certificate.finding import Difference
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.profile.tamper import KINDS, Mutation, mutate
 from recount.runtime.errors import Terminal
 

@@ -34,7 +34,7 @@ from recount.kafka.positions import published_offsets
 from recount.lifecycle.reset import From, Reset
 from recount.lifecycle.upgrade import upgrade
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import Proofs
 from recount.tables.decisions import DeclarationLog, OtherDeclaration

@@ -30,7 +30,7 @@ from recount.declare.columns import BACKFILL, BACKFILL_NUMBER, IS_NULL
 from recount.kafka.leases import Lease
 from recount.kafka.transaction import OutputTransaction
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 from recount.serve.answer import answer
 from recount.serve.asked_sink import AskedSink

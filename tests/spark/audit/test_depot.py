@@ -17,7 +17,7 @@ from recount.audit.certificate.certificate_files import EXIT_FAILED, load
 from recount.audit.expectations.validation import Outcome, validate
 from recount.audit.night import CertifiedAudit
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 
 pytestmark = pytest.mark.timeout(900)

@@ -17,7 +17,7 @@ from recount.audit.expectations.validation import validate
 from recount.backfill.single_backfill import Repaired, plan, repair
 from recount.declare.columns import BACKFILL_NUMBER, REVISION
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 from recount.tables.decisions import ErasureLog
 from recount.tables.signed_orders import Erasure

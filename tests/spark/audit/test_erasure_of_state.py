@@ -16,7 +16,7 @@ from tests.spark.audit.ward import KINDS, OTHER_KEYS, Ward, ward_of
 from recount.audit.certificate.certificate_files import load
 from recount.declare.columns import REVISION
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""

@@ -23,7 +23,7 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.topology import Topology
 from recount.engine.stage.partials import plan_of
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 

@@ -13,7 +13,7 @@ from recount.audit.certificate.certificate_files import load
 from recount.audit.night import CertifiedAudit
 from recount.declare.columns import BATCH, GENERATION
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1_800)]
 """Streams and audits run for real: minutes where other work shares the machine."""

@@ -22,7 +22,7 @@ from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import SessionWindows, SlidingWindows, TimeWindows, session, sliding, tumbling
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.recompute.operators.log_tables import UNREAD_SCHEMA
 
 VIEWS = Topic(name="views", key="user", value=RecordSchema.of(user=STRING))

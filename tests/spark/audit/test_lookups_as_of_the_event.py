@@ -24,7 +24,7 @@ from recount.engine.commit.batch import TopologyWork
 from recount.engine.driver.runner import RunOptions, StreamRunner
 from recount.kafka.offsets import classify_gap
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.recompute.operators.carried import LOOK_BACK_MS
 from recount.runtime.errors import Terminal, Transient
 

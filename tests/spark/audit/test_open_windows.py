@@ -16,7 +16,7 @@ from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import tumbling
 from recount.engine.driver.stream_reports import status_of
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 SALE = {"item": "pen"}

@@ -14,7 +14,7 @@ from recount.audit.cut.scope import CORRECTED_PART
 from recount.backfill.carrying_out import CarryingOut
 from recount.backfill.corrections_due import corrections_due
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -14,7 +14,7 @@ from recount.declare.schema import LONG, RecordSchema
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 pytestmark = pytest.mark.timeout(1_800)
 """Streams and audits run for real: minutes where other work shares the machine."""

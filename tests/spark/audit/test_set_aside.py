@@ -25,7 +25,7 @@ from recount.kafka.dead_letters import RecordTooLarge
 from recount.lifecycle.reset import Reset
 from recount.lifecycle.setting_aside import AlreadyRead, SettingAside, listed
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.reference.topology_driver import TopologyDriver
 from recount.runtime.errors import OfARecord, Terminal
 from recount.tables.decisions import AsideLog

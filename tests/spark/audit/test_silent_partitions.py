@@ -18,7 +18,7 @@ from recount.declare.schema import LONG, RecordSchema
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import session, sliding, tumbling
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 pytestmark = [pytest.mark.usefixtures("tiny"), pytest.mark.timeout(900)]
 IDLE_S = 1

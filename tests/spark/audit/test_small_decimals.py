@@ -25,7 +25,7 @@ from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
 from recount.engine.stage.partials import plan_of
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 

@@ -29,7 +29,7 @@ from recount.declare.windows import session
 from recount.kafka.dead_letters import REASON, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, STREAM
 from recount.kafka.topics_on_cluster import apply, plan
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 
 pytestmark = [pytest.mark.timeout(1_800), pytest.mark.usefixtures("tiny")]

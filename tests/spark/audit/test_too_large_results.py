@@ -14,7 +14,7 @@ from recount.declare.output import Fits, largest_result
 from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topology import Topology, stream
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 LARGEST = 4_096

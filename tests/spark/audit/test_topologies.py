@@ -22,7 +22,7 @@ from recount.backfill.backfill_commands import backfill_rows
 from recount.declare.columns import ORIGIN
 from recount.declare.topology import Written
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""

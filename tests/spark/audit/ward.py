@@ -25,7 +25,7 @@ from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import last_n, session, sliding
 from recount.profile.embedded_kafka import EmbeddedKafka
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 TIERS = ("tin", "gold")
 OTHER_KEYS = {"tiers", "roomed"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.settings import Settings
 
 # the optimizer knows that no element is null: of that LogicalRDD warns

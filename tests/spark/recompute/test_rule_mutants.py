@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 
 @pytest.mark.thorough

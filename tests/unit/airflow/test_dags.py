@@ -25,7 +25,7 @@ from recount.airflow.roles import dag_ids
 from recount.declare.groups import LONGEST_GROUP, TASKS_OF_A_NIGHT
 from recount.declare.registry import declared
 from recount.profile.dag_runs import nights_of, streams_of
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import InvalidDeclaration, Terminal
 
 PARSE_LIMIT = 7

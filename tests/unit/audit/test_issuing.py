@@ -21,7 +21,7 @@ from recount.audit.certificate.issuing import Opened, UntrustedHead, issue, lock
 from recount.audit.certificate.signing import chain_in, make_keys, signer_in, trusted_in
 from recount.certificate.document import FORMAT, certified, content_hash, head_of
 from recount.kafka.connection import Fenced
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import recount
 from recount.declare import language
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 ROOT = Project.containing(Path(__file__).parent).root
 FOR_USERS = [

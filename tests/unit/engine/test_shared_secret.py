@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from recount.profile.embedded import Profile
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.runtime.errors import Terminal
 from recount.runtime.installation import write_secret
 from recount.runtime.settings import Settings

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.table import TableAlterer, TableOptimizer
 from pyspark.sql.readwriter import DataFrameWriter, DataFrameWriterV2
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 _READS_OF_DELTA = {
     *("count", "file_uris", "get_add_actions", "history", "is_deltatable", "load_as_version", "load_cdf", "metadata"),

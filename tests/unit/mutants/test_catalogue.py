@@ -11,7 +11,7 @@ from tests.mutants.scenes import names
 from tests.mutants.sites import boundaries, is_of, rule_modules, uncovered
 from tests.mutants.untried import untried
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 
 @pytest.fixture(name="package")

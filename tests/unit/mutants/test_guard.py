@@ -9,7 +9,7 @@ import pytest
 from tests.mutants.catalogue import mutants
 from tests.mutants.guard import GUARDED, can_be_guarded, guard, guarded, recompute_at_work
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 
 SOURCE = '''
 class Windows:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tests.unit.test_compose import faults
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.project import init_command
 from recount.project.init_command import adapted, init, wheel_name
 from recount.runtime.errors import InvalidDeclaration, Terminal

@@ -15,7 +15,7 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.installation import (
     LIBRARIES,
     MissingExtra,

@@ -20,8 +20,7 @@ from examples.shop.shop_records import SHARES, Arrival, Planted
 
 from recount.kafka.status import StreamStatus
 from recount.profile.embedded import embedded_settings
-from recount.profile.home import Home
-from recount.profile.project import Project
+from recount.profile.home import Home, Project
 from recount.runtime.errors import RecountError, Terminal, Transient
 
 NOW_MS = 1_800_000_000_000

@@ -35,7 +35,7 @@ from recount.declare.windows import tumbling
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.commit.stream_tables import BatchRows
 from recount.engine.stage.polars_expressions import field_column
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.console import print_whole
 from recount.runtime.errors import RecountError
 

@@ -13,7 +13,7 @@ from tests.unit.advise.grace.planted import misses_of, planted, with_misses
 from typer.testing import CliRunner
 
 from recount.advise.grace_command import grace
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.errors import RecountError
 
 NAME = "revenue-by-region"

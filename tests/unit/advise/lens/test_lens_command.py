@@ -22,7 +22,7 @@ from recount.declare.expressions import col
 from recount.declare.registry import declared
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import session, tumbling
-from recount.profile.project import Project
+from recount.profile.home import Project
 from recount.runtime.console import print_whole
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
