@@ -119,7 +119,7 @@ def test_a_process_that_has_ended_and_a_command_that_fails_are_reported_with_the
         process.require_alive()
     assert raised.value.given == "no disk"
     with pytest.raises(Terminal) as failed:
-        Daemon.start(home, "broken", command, os.environ).wait(home, limit_s=20)
+        Daemon.start(home, "failing", command, os.environ).wait(home, limit_s=20)
     assert failed.value.given == "no disk"
 
 
