@@ -14,10 +14,11 @@ from recount.declare.registry import declared
 from recount.kafka.connection import Connection
 from recount.kafka.lags import lags_of
 from recount.profile.dag_runs import DagRuns
+from recount.profile.demo import OrderFlow
+from recount.profile.demo_steps import TOPOLOGIES
 from recount.profile.embedded import Profile
 from recount.profile.embedded_airflow import EmbeddedAirflow
 from recount.profile.home import Home, Project
-from recount.profile.order_flow import TOPOLOGIES, OrderFlow
 from recount.runtime.errors import Transient
 
 STREAM = "revenue-by-region"

@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -29,10 +30,14 @@ from recount.kafka.status import StatusBoard, StreamStatus
 from recount.profile.dag_runs import DagRun, DagRuns, first_answer
 from recount.profile.embedded import Profile
 from recount.profile.embedded_airflow import EmbeddedAirflow
-from recount.profile.order_flow import TOPOLOGIES, OrderFlow
 from recount.runtime.errors import Terminal, Transient
 from recount.runtime.times import told_window
 
+if TYPE_CHECKING:
+    from recount.profile.demo import OrderFlow
+
+TOPOLOGIES = "topologies.orders"
+"""The module that declares what reads the flow: the demo's Airflow shows no streams of other modules."""
 STREAM = "revenue-by-region"
 _AUDIT, _BACKFILL, _STREAM = f"audit__{STREAM}", f"backfill__{STREAM}", f"stream__{STREAM}"
 _PROVED = "proved"

@@ -6,7 +6,7 @@ from collections import Counter
 
 from recount.declare.schema import BadRecord
 from recount.declare.windows import tumbling
-from recount.profile.order_flow import OrderFlow
+from recount.profile.demo import OrderFlow
 from topologies.orders import orders
 
 _WINDOWS = tumbling("5 min", grace="5 s")

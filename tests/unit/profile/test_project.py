@@ -9,10 +9,10 @@ import pytest
 
 from recount.declare.registry import declared
 from recount.profile.daemon import free_ports, is_free
+from recount.profile.demo_steps import TOPOLOGIES
 from recount.profile.embedded import embedded_settings
 from recount.profile.home import Home, Project
 from recount.profile.jars import fetched, jars
-from recount.profile.order_flow import TOPOLOGIES
 from recount.runtime.errors import Terminal, Transient
 from recount.tables.spark_session import session_configuration
 
