@@ -66,8 +66,8 @@ def prose_to_mend() -> Iterator[str]:
 
 
 def _to_avoid(line: str) -> bool:
-    """Whether it has one of ``WORDS`` that is no name in backticks."""
-    return bool(WORDS.search(re.sub(r"`[^`]+`", "", line)))
+    """Whether it has one of ``WORDS`` that is neither a name in backticks nor part of an address."""
+    return bool(WORDS.search(re.sub(r"`[^`]+`|\]\([^)]*\)", "", line)))
 
 
 def _prose(source: str) -> Iterator[tuple[int, str, bool]]:

@@ -94,7 +94,7 @@ def _of_keys() -> Iterator[Mutant]:
     yield from other(
         "declare/flow.py",
         "RecordStream.deduplicate",
-        "by what the first is told",
+        "how the first is chosen",
         "<= _partition_keys",
         "> _partition_keys",
     )

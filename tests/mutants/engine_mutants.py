@@ -19,7 +19,7 @@ def _of_stages() -> Iterator[Mutant]:
     stage = "engine/stage/map_stage.py"
     yield from bound(stage, "PartitionPass.feed", "a record is late", "self._plan.windows.grace_ms")
     late, in_time = "closes_ms <= pl.col(STREAM_TIME)", "closes_ms > pl.col(STREAM_TIME)"
-    yield from comparison(stage, "PartitionPass.feed", "a late record is told", late)
+    yield from comparison(stage, "PartitionPass.feed", "which record is late", late)
     yield from comparison(stage, "PartitionPass.feed", "a record on time is counted", in_time)
     starts, at = "engine/stage/partials.py", "with_windows"
     yield from bound(starts, at, "the oldest window of a record", "time - windows.size_ms + advance")

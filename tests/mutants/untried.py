@@ -52,12 +52,12 @@ def untried() -> Iterator[Untried]:
     room = "spares a number of a million digits: no number fits there"
     yield _one("formats/protobuf_resolution.py", "_decimal", "further > MAX_DECIMAL_PRECISION", room)
     yield _one("formats/protobuf_resolution.py", "_decimal", "-further > unscaled.bit_length()", room)
-    yield _one("formats/json_values.py", "ValueDecoder._column", subset, "which of two ways to decode is taken")
+    yield _one("formats/json_values.py", "ValueDecoder._column", subset, "which of two methods decodes")
     merged, order = "engine/operators/merged_windows.py", "MergedWindows._require_order"
     refused = "whether a fold of all time refuses a record: it ends the stream, see tests/field/partitions.py"
     yield _one(merged, order, "pl.col(column).list.len() > 0", refused)
     yield _one(merged, order, "pl.col(ORDER) < pl.col(_BEFORE)", refused)
-    parts = "which of two ways a sum is added up: tests/unit/engine/stage/test_exact_sums.py draws sums of both"
+    parts = "by which of two methods a sum is added up: tests/unit/engine/stage/test_exact_sums.py draws sums of both"
     sums = "engine/stage/exact_sums.py"
     yield _one(sums, "Carrier.of", "given.precision > _ALWAYS_FITS", parts)
     for code in ("most < 10 ** (MAX_SUM_PRECISION - self.carrier.total.scale)", "most < _PLAIN"):
@@ -84,7 +84,7 @@ def untried() -> Iterator[Untried]:
     for code in ("end_ms + self.gap_ms", "end_ms + self.gap_ms + self.reach_ms"):
         yield _one(windows, "SessionWindows.settles_ms", code, forgets)
     yield _one(at + "batch_operator.py", "Clock._advance_frontier", "one.delay_ms + one.revised_for_ms", forgets)
-    yield _one(at + "settling.py", "revised_for_ms", "reach_ms + gap_ms", forgets)
+    yield _one(at + "windowed_state.py", "revised_for_ms", "reach_ms + gap_ms", forgets)
     merged = "pl.col(WINDOW_END) + self.windows.settles_ms(0) <= settled_ms"
     yield _one(at + "merged_windows.py", "MergedSessions.forget", merged, forgets)
     for code in (
@@ -99,15 +99,15 @@ def untried() -> Iterator[Untried]:
     none = "of nothing the sum is null, and so is its quotient"
     yield _one(at + "accumulator_kinds.py", "Averaged.result", "count > 0", none)
     plain = "set(map(type, values)) <= _PLAIN.get(kind.kind, set())"
-    yield _one(at + "folds.py", "_column", plain, "which of two ways to check values is taken")
-    whole = "which of two ways to cut a chain is taken"
+    yield _one(at + "folds.py", "_column", plain, "which of two methods checks values")
+    whole = "which of two methods cuts a chain"
     yield _one(at + "pane_kinds.py", "Sessions._is_cut", "end_ms - start_ms > longest_ms", whole)
     yield _one(at + "kept_records.py", "_in_parts", "size >= _MEMBERS_AT_ONCE", "how much is aggregated at once")
     drawn = "which records are the last: tests/unit/engine/test_topologies_are_the_interpreter.py draws older ones"
     yield _one(at + "panes.py", "LastPane.add", "place >= len(self._records.all) - self._n", drawn)
     itself = "a record at the end of a window defines it itself"
     yield _one(at + "pane_kinds.py", "SlidingPane._is_held", "one.timestamp_ms > end_ms", itself)
-    again = "a window is told once more, with the same in it: of updates the audit judges the last"
+    again = "a window is named once more, with the same in it: of updates the audit judges the last"
     yield _one(at + "pane_kinds.py", "SlidingPane._around", "one.timestamp_ms < at_ms", again)
     yield _one(at + "pane_kinds.py", "SlidingPane._begins_after", "one.timestamp_ms >= at_ms", again)
     tie = "no two records have one number"

@@ -109,7 +109,7 @@ def told_counts(engine: EngineAnswer) -> str:
 
 def heading(answer: LensAnswer) -> Iterator[str]:
     """Yield lines that say what was looked at."""
-    cut = "" if answer.batch_records is None else f", cut anew at {quantity(answer.batch_records, 'record')}"
+    cut = "" if answer.batch_records is None else f", cut again at {quantity(answer.batch_records, 'record')}"
     since = "the first batch" if answer.start_ms is None else told_time(answer.start_ms)
     until = "the last batch" if answer.end_ms is None else f"before {told_time(answer.end_ms)}"
     yield f"{answer.stream}: {answer.windows}; recorded from {since} to {until}"

@@ -234,7 +234,7 @@ class StreamOperator(BaseOperator):
         isolation: Isolation = "read_committed" if self.group is None else "read_uncommitted"
         status = last_status(Connection.of(settings), self.stream, isolation)
         if is_held(self.stream):
-            self.log.info("the last driver was told to stop: waiting for its end")
+            self.log.info("the last driver has the order to stop: waiting for its end")
             wait_for_end(self.stream, self.stop_timeout_s, self.group)
             return None
         if status is not None and not is_dead and not status.is_over:

@@ -173,7 +173,7 @@ class StreamWatch:
             outcome: Outcome = "refused" if status.final else "failed"
             return Finding(outcome=outcome, reasons=[status.error or "no error given"], healthy_ms=healthy_ms)
         if is_dead:
-            return Finding(outcome="died", reasons=["the driver process is gone"], healthy_ms=healthy_ms)
+            return Finding(outcome="died", reasons=["the driver process has ended"], healthy_ms=healthy_ms)
         deployed = self._deployed()
         if deployed and status.fingerprint and status.fingerprint != deployed:
             reason = f"the driver runs the declaration {status.fingerprint[:12]}, deployed is {deployed[:12]}"

@@ -141,7 +141,7 @@ class Chain:
             found_none = "published_head" in certificate and certificate["published_head"] is None
             before = self._numbered.get(number - 1, {}).values()
             if found_none and any("published_head" in one for one in before):
-                what = f"{certificate['audit']} was issued when the head was gone: others may have had its number"
+                what = f"{certificate['audit']} was issued when the head was missing: others may have had its number"
                 yield Fault(kind="unpublished", number=number, what=what)
 
     def _in_order(self) -> Iterator[tuple[int, Certificate]]:

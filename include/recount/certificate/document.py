@@ -246,7 +246,9 @@ def standing(certificate: Certificate) -> str:
     if certificate.get("signature"):
         return f"signed with key {certificate['key_id']}"
     return (
-        "unsigned" if certificate.get("key_id") is None else f"its signature with key {certificate['key_id']} is gone"
+        "unsigned"
+        if certificate.get("key_id") is None
+        else f"its signature with key {certificate['key_id']} is missing"
     )
 
 

@@ -100,7 +100,7 @@ def message_of(error: Exception) -> str:
     try:
         said = str(error)
     except Exception:
-        return "its message cannot be told"
+        return "its message cannot be shown"
     return said[:_MOST_SHOWN].encode(errors="replace").decode()
 
 

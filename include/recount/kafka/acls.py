@@ -178,7 +178,7 @@ class Form(StrEnum):
 
 
 def acls(
-    role: Annotated[str | None, typer.Option(help="stream, audit or admin; all three unless told")] = None,
+    role: Annotated[str | None, typer.Option(help="stream, audit or admin; all three by default")] = None,
     principal: Annotated[
         list[str] | None, typer.Option(help="ROLE=PRINCIPAL, such as stream=User:CN=recount; may be repeated")
     ] = None,

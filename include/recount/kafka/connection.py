@@ -316,7 +316,7 @@ def refusal_in(said: str) -> RecountError | None:
                 "Kafka does not let Spark in",
                 given=f"{name}: {text}",
                 expected="the security by which this process was let in, which its executors were given",
-                remedy="start again: a password or certificate that was changed meanwhile is read anew",
+                remedy="start again: a password or certificate that was changed meanwhile is read again",
             )
     for topic, partition, offset, time_ms in _TIME.findall(said):
         return Terminal(

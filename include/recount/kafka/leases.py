@@ -223,7 +223,7 @@ def stop(
     """
     connection = Connection.of(Settings.from_environment(os.environ))
     last = stop_driver(connection, name, patience_s=patience_s)
-    how = "it said so" if last.is_over else "it is gone without a word"
+    how = "it said so" if last.is_over else "it has ended without a word"
     print(f"{name} does not run: {how} ({driver_of(last, clock_ms())})")
 
 

@@ -93,7 +93,7 @@ def require_topics(connection: Connection, read: Iterable[str], written: Iterabl
     """
     needed = {
         **dict.fromkeys(written, "the stream writes to it: `recount topics --apply`"),
-        **dict.fromkeys(read, "the stream reads it: whoever owns it creates it"),
+        **dict.fromkeys(read, "the stream reads it: its owner creates it"),
     }
     admin, deadline = connection.admin(), time.monotonic() + _TOPIC_KNOWN_WITHIN_S
     while missing := {name: needed[name] for name in needed.keys() - _listed(admin)}:

@@ -145,7 +145,7 @@ def put_aside(planned: Sequence[Move]) -> list[Move]:
     twice = [move for move in left if is_there(move.target)]
     if twice:
         raise Terminal(
-            "a table lies where it is used and where it is kept",
+            "a table is where it is used and also where it is kept",
             given="; ".join(map(str, twice)),
             expected="it to be in one place",
             remedy="compare the two, move the one that is not wanted out of the way, then repeat the reset",

@@ -133,7 +133,7 @@ class SettingAside:
         return Terminal(
             "there is no such record",
             given=f"{self.place}; Kafka has {found}",
-            expected="a record that lies in the topic now",
+            expected="a record that is in the topic now",
             remedy="name the record at which the stream stopped: its error says which",
         )
 
@@ -144,7 +144,7 @@ class SettingAside:
         reached = max(committed.get(self._partition, 0), begins.get(self._partition, 0))
         if self.place.offset < reached:
             raise AlreadyRead(
-                f"{name} has gone on beyond this record, which cannot be set aside any more",
+                f"{name} has read beyond this record, which cannot be set aside any more",
                 given=f"{self.place}; committed up to offset {reached}",
                 expected="a record that no committed batch has read",
                 remedy="what it has done is in the state and the results: mend the declaration and `recount upgrade "

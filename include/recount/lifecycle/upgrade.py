@@ -209,7 +209,7 @@ def objection(change: Change, *, is_single: bool) -> str | None:
             return "a sink can be added with no other change than further sinks and fields"
         case Change(operator="aggregation" | "stream stream join") if is_longer_grace and not is_single:
             return (
-                "what every partition has closed is forgotten: records that only the longer grace takes begin it anew"
+                "what every partition has closed is forgotten: records that only the longer grace takes begin it again"
             )
         case _ if not is_single:
             return "its audit goes back to the beginning of the log, and would judge all by the new declaration"

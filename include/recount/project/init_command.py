@@ -136,7 +136,7 @@ def adapted(text: str, words: Words) -> str:
                 "a file that comes with Recount is not the one that init knows",
                 given=f"{before.strip()!r}, {text.count(before)} times",
                 expected="once",
-                remedy="install Recount anew, or report it",
+                remedy="install Recount again, or report it",
             )
         text = text.replace(before, after)
     return text

@@ -122,7 +122,7 @@ class RegistryRefused(Terminal):
             "no schema can be asked for",
             given=said,
             expected=f"{VARIABLE} with the address of a schema registry that Confluent's clients can read",
-            remedy=f"set {VARIABLE} for the driver and for the audit, up to the path below which /schemas/ids lies",
+            remedy=f"set {VARIABLE} for the driver and for the audit, up to the path below which /schemas/ids is found",
         )
 
 

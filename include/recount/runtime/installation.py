@@ -54,7 +54,7 @@ def shipped(name: str) -> Path:
         f"{name} is not where Recount was installed",
         given=str(places[0]),
         expected="the files of the wheel",
-        remedy="install Recount anew: pip install --force-reinstall recount",
+        remedy="install Recount again: pip install --force-reinstall recount",
     )
 
 

@@ -278,7 +278,7 @@ def not_finished(erasure: Erasure) -> Terminal:
     return Terminal(
         f"an erasure in {erasure.stream} has begun and is not done",
         given=f"{erasure.erasure}, begun by {erasure.by}",
-        expected="a key that is there, or gone everywhere",
+        expected="a key that is there, or removed everywhere",
         remedy=f"run it again with the same key: recount erase --key KEY --stream {erasure.stream}"
         " --by NAME --reason TEXT",
     )

@@ -55,7 +55,7 @@ def _made_anew(topic: str, before: str, now: str) -> Difference:
         verdict=MADE_ANEW,
         expected=before,
         actual=now,
-        cause="the topic has another id: it was deleted and made anew, or it is on another cluster",
+        cause="the topic has another id: it was deleted and created again, or it is on another cluster",
         evidence=(before, now),
     )
 

@@ -6,7 +6,7 @@ from airflow.sdk import DAG, Param
 from airflow.sdk.definitions._internal.contextmanager import DagContext
 
 from recount.airflow import recount_dags
-from recount.airflow.acceptance import AcceptanceOperator
+from recount.airflow.approvals import AcceptanceOperator
 from recount.airflow.links import audit_dag, backfill_dag, findings_dag, stream_dag
 
 TRIED = "high-value-orders"

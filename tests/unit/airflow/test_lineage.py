@@ -24,8 +24,8 @@ from openlineage.client.transport.file import FileConfig, FileTransport
 from openlineage.client.uuid import generate_new_uuid
 from tests.unit.airflow.test_nights import Task, issue
 
+from recount.airflow.approvals import BackfillOperator
 from recount.airflow.audits import AuditOperator, VerdictOperator
-from recount.airflow.backfills import BackfillOperator
 from recount.airflow.lineage import StreamLineage
 from recount.airflow.nights import GroupAuditOperator
 from recount.airflow.streams import StreamOperator
@@ -222,7 +222,7 @@ def test_a_table_has_the_name_that_openlineage_gives_to_its_place(path: str, exp
 
 def test_nothing_is_told_where_no_transport_is_configured_and_operators_import_nothing_of_openlineage() -> None:
     assert conf.is_disabled()
-    source = "import sys, recount.airflow.streams, recount.airflow.nights, recount.airflow.acceptance\n"
+    source = "import sys, recount.airflow.streams, recount.airflow.nights, recount.airflow.approvals\n"
     source += "print([name for name in sys.modules if name.startswith('openlineage')])"
     found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert found.stdout.strip().splitlines()[-1] == "[]"

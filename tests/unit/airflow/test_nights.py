@@ -20,7 +20,7 @@ from tests.unit.audit.test_findings_register import Nights as Audits
 
 from recount.airflow import audits as of_audits
 from recount.airflow import nights, submission
-from recount.airflow.acceptance import AcceptanceOperator, AcceptOperator, OpenFindingsOperator
+from recount.airflow.approvals import AcceptanceOperator, AcceptOperator, OpenFindingsOperator
 from recount.airflow.audits import (
     ExpectationsOperator,
     GraceMissesOperator,

@@ -45,7 +45,7 @@ class TopologyEngine:
         start = dict(self._ends)
         end = {place: start[place] + len(_in(log, place)) for place in start}
         span = BatchRange(batch=len(self.computed), timestamp_ms=now_ms, start=start, end=end)
-        stage = self.computation.stage(span, self.clock)
+        stage = self.computation.stage(span)
         batches = [arrow_batch(*place, first, _in(log, place)) for place, first in start.items()]
         self._ends = end
         computed = self.computation.computed(

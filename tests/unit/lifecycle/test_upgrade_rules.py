@@ -96,7 +96,7 @@ def test_tables_are_moved_aside_once_and_a_repetition_finds_them_moved(tmp_path:
     assert put_aside(planned) == []
     assert (kept / "outputs" / "revenue" / "file").read_text() == "row"
     table.mkdir()
-    with pytest.raises(Terminal, match="where it is used and where it is kept"):
+    with pytest.raises(Terminal, match="where it is used and also where it is kept"):
         put_aside(planned)
 
 

@@ -11,9 +11,8 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, TaskGroup, task
 
-from recount.airflow.acceptance import AcceptanceOperator, AcceptOperator, OpenFindingsOperator
+from recount.airflow.approvals import AcceptanceOperator, AcceptOperator, BackfillOperator, OpenFindingsOperator
 from recount.airflow.audits import AuditOperator, PanelsOperator, VerdictOperator, audit_params, follow
-from recount.airflow.backfills import BackfillOperator
 from recount.airflow.dag_factory.dag_plan import DagPlan
 from recount.airflow.links import audit_dag, backfill_dag, findings_dag, grace_misses, labels, night_dag, nightly
 from recount.airflow.nights import LEFT_OUT, REFUSED, GroupAuditOperator

@@ -39,7 +39,7 @@ def followed(certificate: Certificate) -> Sequence[Mapping[str, Any]]:
 
 
 def printable(text: object) -> str:
-    """``text`` in one line, without what a terminal obeys: keys and values come from whoever writes to a topic."""
+    """``text`` in one line, without what a terminal obeys: keys and values come from anybody who writes to a topic."""
     return said if (said := str(text)).isprintable() else repr(said)
 
 
@@ -114,7 +114,7 @@ def _judged(certificate: Certificate) -> str:
     stretch = f"batch {first['batch']} to {last['batch']} of {told_time(last['batch_timestamp_ms'])}"
     if before is None:
         return f"{stretch}, which is everything from the beginning of the log"
-    judged = f"audit {before['audit']} has judged what lies before, up to batch {before['batch']}"
+    judged = f"audit {before['audit']} has judged what is before, up to batch {before['batch']}"
     return f"{stretch}; {judged} ({before['outcome']}, certificate {before['certificate']}, sha256 {before['sha256']})"
 
 

@@ -83,11 +83,11 @@ def _require_not_compacted(account: PartitionAccount, part: PartitionTotals, cla
     read = sum(claim.records for claim in claims)
     if account.compacted and part.records < read:
         raise Terminal(
-            f"records of {account.topic} that the stream has read are gone: the topic is compacted",
+            f"records of {account.topic} that the stream has read are no longer there: the topic is compacted",
             given=f"{part.records} records in {account.topic}-{part.partition}@[{part.start}, {part.end})",
             expected=f"{read}, as in the ledger",
             remedy=f"declare Archive(topic=...) of {account.topic} and run it: audits then read the topic there; "
-            "what is gone can be judged no more, so begin anew with `recount reset`",
+            "what is missing can be judged no more, so begin again with `recount reset`",
         )
 
 

@@ -119,7 +119,7 @@ def with_partitions(differences: Sequence[Difference], topology: Topology, truth
 def _with(difference: Difference, places: Sequence[str]) -> Difference:
     if not places:
         return difference
-    said = f"this key lies in several partitions, whose order counts: first at {', '.join(places)}"
+    said = f"this key is in several partitions, whose order counts: first at {', '.join(places)}"
     return replace(
         difference,
         cause=f"{difference.cause}; {said}" if difference.cause else said,

@@ -139,7 +139,7 @@ def _is_latest(written: Written, path: list[Node], made_by: Node, has_bounds: bo
         raise NotRecomputable(
             f"{written} cannot be audited",
             given=f"updates of {made_by} without their key and window",
-            expected="rows of which it can be told which replaces which",
+            expected="rows of which one can say which replaces which",
             remedy="keep key and window: .select('window_start', 'window_end', …), or emit final results",
         )
     is_final = isinstance(made_by, WindowedAggregate) and made_by.emission.kind == "final"

@@ -91,7 +91,7 @@ class InForce:
                     f"batches of stream {self.stream} were made by another declaration than the deployed one",
                     given=f"batch {proof.generation}/{proof.batch}, fingerprint {proof.fingerprint}",
                     expected=f"fingerprint {self.declared.fingerprint}",
-                    remedy="audit an interval that ends after the upgrade: what lies before, certificates of then say. "
+                    remedy="audit an interval that ends after the upgrade: certificates of then say what was before. "
                     "Are the audits' tables older than the upgrade? Restore a newer backup of them, or "
                     f"`recount reset {self.stream}`",
                 )

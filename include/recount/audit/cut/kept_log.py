@@ -58,7 +58,7 @@ def decided(connection: Connection, topic: str) -> Mapping[int, LogRange]:
         if not hidden:
             break
         if time.monotonic() > deadline:
-            _LOG.warning("a transaction stays open at %s: what lies behind it is not seen", ", ".join(hidden))
+            _LOG.warning("a transaction stays open at %s: what is behind it is not seen", ", ".join(hidden))
             break
         time.sleep(_PAUSE_S)
     return {partition: span for (_, partition), span in found.items()}
@@ -158,8 +158,9 @@ def require_kept(connection: Connection, tables: Tables, topic: str, ranges: Ran
             f"records of {topic} have expired before they were audited",
             given={partition: spans[partition].start for partition in expired},
             expected=f"to begin at offsets {expired}",
-            remedy="where the topic has an archive, audit with --source auto; else what is gone can be judged no more: "
-            "begin anew with `recount reset`, and set the topic's retention above the longest time without an audit, "
+            remedy="where the topic has an archive, audit with --source auto; else what is missing can be judged no "
+            "more: "
+            "begin again with `recount reset`, and set the topic's retention above the longest time without an audit, "
             "or declare Archive(topic=...) and run it",
         )
 
@@ -172,8 +173,8 @@ def _require_long_enough(topic: str, ranges: Ranges, spans: Mapping[int, LogRang
             f"{topic} ends before what the stream has read of it",
             given={partition: ends[partition] for partition in short},
             expected=f"to end at or after the offsets {short}",
-            remedy="it was deleted and made anew, or cut: where it has an archive, audit with --source archive; else "
-            "begin anew with `recount reset`",
+            remedy="it was deleted and created again, or cut: where it has an archive, audit with --source archive; "
+            "else begin again with `recount reset`",
         )
 
 
@@ -195,7 +196,7 @@ def still_seen(
         f"{topic} ends before what the last audit has read of it",
         given=shorter,
         expected=f"to end at or after the offsets { ({partition: seen[partition] for partition in shorter}) }",
-        remedy="it was deleted and made anew, or cut: see who did, and audit it --from-the-beginning",
+        remedy="it was deleted and created again, or cut: see who did, and audit it --from-the-beginning",
     )
 
 
@@ -209,7 +210,7 @@ def require_no_hole(tables: Tables, topic: str, gone: Ranges) -> None:
             given={p: f"archived from {begins.get(p, 0)} to {reached.get(p, 0)}" for p in holes},
             expected=f"the offsets {holes}",
             remedy=f"what is in neither can be judged no more: see that archive-{topic} runs, and set the topic's "
-            "retention above the time that it may be behind; then begin anew with `recount reset`",
+            "retention above the time that it may be behind; then begin again with `recount reset`",
         )
 
 
@@ -345,7 +346,7 @@ def _cut_short(topic: str, partition: int, end: int, reached: int) -> Difference
         verdict=CUT_SHORT,
         expected=f"a log up to offset {end}, as in the ledger",
         actual="a log that ends before",
-        cause=f"the log ended at {reached}: the topic was deleted and made anew, or cut; the batches that read beyond"
-        " can be judged no more",
+        cause=f"the log ended at {reached}: the topic was deleted and created again, or cut; the batches that read"
+        " beyond can be judged no more",
         evidence=(f"{topic}-{partition}@{end}",),
     )

@@ -257,7 +257,7 @@ def _removed(found: Register, newest: Certificate) -> Iterator[Sighting]:
     for one in newest.get("findings", {}).get("open", ()):
         known = found.get(one["finding"])
         if known is None or known.state == "repaired":
-            _LOG.warning("finding %s is open in %s, and gone from the audits' tables", one["finding"], newest["audit"])
+            _LOG.warning("finding %s is open in %s, and missing in the audits' tables", one["finding"], newest["audit"])
             yield Sighting(
                 finding=one["finding"],
                 audit=one["last_audit"],

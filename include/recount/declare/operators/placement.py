@@ -108,7 +108,7 @@ def require_followed(nodes: Iterable[Node]) -> None:
                 not lost,
                 f"{node}",
                 given=f"results that can be withdrawn after they have left, without {' and '.join(sorted(lost))}",
-                expected="results with their window: a withdrawn one is told by it",
+                expected="results with their window: a withdrawn one is known by it",
                 remedy="keep both: .select('window_start', 'window_end', ...)",
             )
         if isinstance(node, WithFields | Select) and can_be_withdrawn(node.input):
@@ -116,7 +116,7 @@ def require_followed(nodes: Iterable[Node]) -> None:
             require(
                 not anew,
                 f"{node}",
-                given=f"{', '.join(anew)} computed anew, of results that can be withdrawn after they have left",
+                given=f"{', '.join(anew)} computed again, of results that can be withdrawn after they have left",
                 expected="their key and window as they are: a withdrawn result has no other field to compute them of",
                 remedy="give the field another name; for another key write the results to a topic, and read them in"
                 " another topology, withdrawn ones as null values",

@@ -98,7 +98,7 @@ class AppendOnlyTable:
                 f"{self.path} was made by another release, or for another declaration",
                 given=f"a table without {', '.join(missing)}",
                 expected=f"the columns {', '.join(self.schema)}",
-                remedy="let the stream begin anew under another name, or go back to that release",
+                remedy="let the stream begin again under another name, or go back to that release",
             )
 
     def append(self, rows: pl.DataFrame, *, writer: str, version: int, metadata: str | None = None) -> None:

@@ -209,7 +209,7 @@ class GroupHost:
                 if answer == "run":
                     self._begin(stream, shared)
                 elif answer == "end":
-                    _LOG.warning("stream %s is to be run anew: stopping it first", stream)
+                    _LOG.warning("stream %s is to be started again: stopping it first", stream)
                     self._given_up.add(stream)
                 if answer in ("run", "done"):
                     self._done[stream] = order.order

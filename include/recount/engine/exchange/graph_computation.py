@@ -12,14 +12,23 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from recount.declare.changes import NOTHING_ADDED, Additions
-from recount.declare.columns import STREAM_TIME, TIMESTAMP
+from recount.declare.columns import STREAM_TIME
 from recount.declare.operators.keys_and_fields import topics_needing_a_key
 from recount.declare.topology import Topology, Written
 from recount.engine.commit.stream_tables import Order, Schema, StreamTables
 from recount.engine.exchange.work import Computed, staged
 from recount.engine.operators.batch_graph import Graph, Made
-from recount.engine.operators.batch_operator import FATE, FATE_TYPE, FATES, READ_SCHEMA, Batch, PartitionClock
-from recount.engine.operators.batch_rows import ENTRY, ORDER, TOPIC, as_written, origin, written_schema
+from recount.engine.operators.batch_operator import FATE, FATES, Batch, PartitionClock, time_frame
+from recount.engine.operators.batch_rows import (
+    ENTRY,
+    ORDER,
+    PARTITION,
+    REACHED,
+    TOPIC,
+    as_written,
+    origin,
+    written_schema,
+)
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.map_stage import (
     ARROW_OUTPUT,
@@ -30,7 +39,18 @@ from recount.engine.stage.map_stage import (
     partition_of,
     to_ipc,
 )
-from recount.engine.stage.record_stage import REJECTED, SET_ASIDE, VALUE, WRITTEN, RecordStage, RecordSteps, read_of
+from recount.engine.stage.record_stage import (
+    GOOD,
+    IN_TASKS,
+    REJECTED,
+    SET_ASIDE,
+    TIMES,
+    TOTALS,
+    VALUE,
+    WRITTEN,
+    RecordStage,
+    RecordSteps,
+)
 from recount.engine.state.graph_state import STATE_SCHEMA, GraphState, since_snapshot
 from recount.engine.state.keyed_rows import StateUse
 from recount.engine.upkeep.trimming import in_background
@@ -91,18 +111,17 @@ class GraphComputation:
 
     def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:  # noqa: ARG002
         """Decode, process, encode."""
-        decoded = staged(records, self.stage(span, clock))
+        decoded = staged(records, self.stage(span))
         if self._recovery:
             self._recovery.result()
         return self.computed(decoded, span, clock, read_again(records))
 
-    def stage(self, span: BatchRange, clock: PartitionClock) -> RecordStage:
-        """The work of the tasks on the batch ``span``; ``clock`` has the partitions' times before it."""
+    def stage(self, span: BatchRange) -> RecordStage:
+        """The work of the tasks on the batch ``span``."""
         return RecordStage(
             steps=self._steps,
             sources=self._topics,
             keyed=self._keyed,
-            stream_times=clock.stream_times,
             latest_ms=span.timestamp_ms + self._topology.max_future_ms,
             set_aside=span.set_aside,
         )
@@ -111,23 +130,26 @@ class GraphComputation:
         self, tables: Mapping[str, pl.DataFrame], span: BatchRange, clock: PartitionClock, again: ReadAgain
     ) -> Computed:
         """The results of the batch, given the ``tables`` of its stage; ``again`` reads its records a second time."""
-        rejected = tables[REJECTED]
-        read = pl.concat([tables[read_of(topic)].with_columns(pl.lit(topic).alias(TOPIC)) for topic in self._topics])
-        after = clock.advanced(span, _totals(read, rejected), self._topology.idle_after_ms, self._topology.layers)
-        awake = {partition for partition, proof in after.partitions.items() if not proof.idle}
-        batch = Batch(read=read.select(list(READ_SCHEMA)), known=after.partitions.keys(), awake=awake)
-        made = self._graph.process(
-            batch,
-            {rows.node: rows.rows(tables[name]) for name, rows in self._steps.handed_on.items()},
-            tables[SET_ASIDE],
+        rejected, totals = tables[REJECTED], tables[TOTALS]
+        after = clock.advanced(
+            span, _totals(totals, rejected, clock), self._topology.idle_after_ms, self._topology.layers
         )
+        batch = Batch(
+            reached={(row[TOPIC], row[PARTITION]): row[REACHED] for row in totals.iter_rows(named=True)},
+            stood=clock.stream_times,
+            times=tables[TIMES],
+            known=after.partitions.keys(),
+            awake={partition for partition, proof in after.partitions.items() if not proof.idle},
+        )
+        given = {rows.node: rows.rows(tables[name]) for name, rows in self._steps.handed_on.items()}
+        made = self._graph.process(batch, given, tables[SET_ASIDE], tables[WRITTEN])
         written = {sink.table: tables[name] for name, sink in self._steps.sinks.items()}
-        raised, fates = made.raised, made.fates(read)
-        if not raised.is_empty():
-            rejected = pl.concat([rejected, _rejected(raised, read, again)])
-            fates = fates.join(raised, on=ENTRY, how="anti")
+        went_on = pl.concat(rows.select(ENTRY) for rows in (*given.values(), tables[WRITTEN]))
+        counts = _counts(made, went_on, totals, rejected)
+        if not made.raised.is_empty():
+            rejected = pl.concat([rejected, with_raw(made.raised, again).select(list(REJECTED_SCHEMA))])
         return Computed(
-            after=after.with_counts(_counts(fates, rejected)),
+            after=after.with_counts(counts),
             state=self._state.changes(),
             late=made.late,
             rejected=rejected,
@@ -142,32 +164,32 @@ def _emitted(made: Made) -> Iterator[tuple[str, pl.DataFrame]]:
         yield sink.table, as_written(rows, sink, origin=pl.lit(origin(rows[ORDER])))
 
 
-def _totals(read: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
+def _totals(totals: pl.DataFrame, rejected: pl.DataFrame, clock: PartitionClock) -> pl.DataFrame:
     """Per partition its stream time, how many records were good and bad, and of how many the time is in seconds."""
-    counts = (pl.len().cast(pl.Int64).alias("good"), pl.col(IN_SECONDS).sum().cast(pl.Int64))
-    good = read.group_by(_PARTITION).agg(pl.col(STREAM_TIME).last(), *counts)
-    both = good.join(_dead_lettered(rejected), on=_PARTITION, how="full", coalesce=True).with_columns(
-        pl.col("good", "dead_lettered", IN_SECONDS).fill_null(0)
+    stood = time_frame(clock.stream_times).rename({STREAM_TIME: "stood"})
+    good = totals.join(stood, on=_PARTITION, how="left").select(
+        *_PARTITION, pl.max_horizontal(REACHED, "stood").alias(STREAM_TIME), GOOD, IN_SECONDS
     )
-    return both.with_columns((pl.col("good") + pl.col("dead_lettered")).alias("records")).drop("good")
+    both = good.join(_counted(rejected, "dead_lettered"), on=_PARTITION, how="full", coalesce=True).with_columns(
+        pl.col(GOOD, "dead_lettered", IN_SECONDS).fill_null(0)
+    )
+    return both.with_columns((pl.col(GOOD) + pl.col("dead_lettered")).alias("records")).drop(GOOD)
 
 
-def _rejected(raised: pl.DataFrame, read: pl.DataFrame, again: ReadAgain) -> pl.DataFrame:
-    """The dead letters of good records: what had been ``read`` knows their event time, their bytes are read again."""
-    timed = raised.join(read.select(*ENTRY, TIMESTAMP), on=ENTRY, how="left", maintain_order="left")
-    return with_raw(timed, again).select(list(REJECTED_SCHEMA))
+def _counted(records: pl.DataFrame, name: str) -> pl.DataFrame:
+    return records.group_by(_PARTITION).agg(pl.len().cast(pl.Int64).alias(name))
 
 
-def _dead_lettered(rejected: pl.DataFrame) -> pl.DataFrame:
-    return rejected.group_by(_PARTITION).agg(pl.len().cast(pl.Int64).alias("dead_lettered"))
+def _counts(made: Made, went_on: pl.DataFrame, totals: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
+    """Per partition how many records met which fate, those that ``went_on`` from a task and those that did not.
 
-
-def _counts(fates: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
-    """Per partition how many records met which fate: ``rejected`` ones have no other."""
-    fate = pl.when(WRITTEN).then(pl.lit("counted", FATE_TYPE)).otherwise(FATE)
-    met = fates.with_columns(fate.alias(FATE))
-    counted = met.group_by(_PARTITION).agg((pl.col(FATE) == each).sum().cast(pl.Int64).alias(each) for each in FATES)
-    return counted.join(_dead_lettered(rejected), on=_PARTITION, how="full", coalesce=True).fill_null(0)
+    A record that was set aside has no other fate.
+    """
+    noted = made.fates(went_on.unique()).join(made.raised, on=ENTRY, how="anti")
+    fates = noted.group_by(_PARTITION).agg((pl.col(FATE) == each).sum().cast(pl.Int64).alias(each) for each in FATES)
+    bad = _counted(pl.concat([rejected.select(_PARTITION), made.raised.select(_PARTITION)]), "dead_lettered")
+    both = pl.concat([fates, totals.select(*_PARTITION, *IN_TASKS)], how="diagonal").group_by(_PARTITION).sum()
+    return both.join(bad, on=_PARTITION, how="full", coalesce=True).fill_null(0)
 
 
 @dataclass(frozen=True, kw_only=True)

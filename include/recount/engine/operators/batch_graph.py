@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import polars as pl
@@ -38,6 +38,7 @@ from recount.engine.operators.batch_operator import (
     Operator,
     Output,
     current,
+    in_turn,
 )
 from recount.engine.operators.batch_processing import ProcessOperator
 from recount.engine.operators.batch_rows import ENTRY, nth
@@ -123,14 +124,20 @@ class Graph:
             self.owners |= {f"{name} {state}": (node, state) for state in operator.states}
             self.states |= {f"{name} time of {clock}": held.state for clock, held in operator.clocks.items()}
 
-    def process(self, batch: Batch, given: Mapping[Node, pl.DataFrame], set_aside: pl.DataFrame) -> Made:
+    def process(
+        self, batch: Batch, given: Mapping[Node, pl.DataFrame], set_aside: pl.DataFrame, written: pl.DataFrame
+    ) -> Made:
         """Send the batch's rows down every path that leads from the operators whose rows are ``given``.
 
-        ``set_aside`` are the records that operators above these have set aside. Where an operator asks for the order of
-        a key's records they are taken in turn (``Batch.turns``).
+        ``set_aside`` are the records that operators above these have set aside, ``written`` (``ENTRY``) those that
+        sinks above have let pass. Where an operator asks for the order of
+        a key's records they are taken in turn.
         """
-        made = Made(set_aside)
-        leaving = {node: batch.in_turn(rows) for node, rows in given.items()} if self._takes_turns else dict(given)
+        made, batch = Made(set_aside), replace(batch, entered=tuple(given.values()))
+        passed = Output(written)
+        passed.note(written, "counted")
+        made.outputs.append(passed)
+        leaving = {node: in_turn(rows) for node, rows in given.items()} if self._takes_turns else dict(given)
         for node in self._nodes:
             inputs = [self._received(node, port, leaving[above]) for port, above in enumerate(node.inputs)]
             inputs[0], beyond = self._ranges[node].checked(inputs[0])

@@ -14,7 +14,7 @@ import polars as pl
 from recount.declare.columns import IS_NULL, STREAM_TIME, TIMESTAMP
 from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin
 from recount.declare.schema import FieldType
-from recount.engine.operators.batch_operator import Batch, Clock, Output, current, late_for_all, on_time, with_judged
+from recount.engine.operators.batch_operator import Batch, Clock, Output, current, late_for_all, on_time
 from recount.engine.operators.batch_rows import (
     ENTRY,
     JUDGED,
@@ -24,9 +24,11 @@ from recount.engine.operators.batch_rows import (
     RIGHT,
     derived,
     joined_fields,
+    kept_schema,
     no_rows,
     prefixed,
     rows_schema,
+    with_reached,
 )
 from recount.engine.stage.polars_expressions import compiled, field_column
 from recount.engine.state.keyed_rows import ARRIVED, ARRIVED_TYPE, KeyedRows, numbered
@@ -215,9 +217,9 @@ class StreamTableJoinOperator:
         self._keeps_versions = self.node.as_of == "event"
         self._key = field_column(self.node.right.key)
         identity = [self._key, TIMESTAMP] if self._keeps_versions else [self._key]
-        self._table = KeyedRows(rows_schema(self.node.right.fields), identity)
+        self._table = KeyedRows(kept_schema(self.node.right.fields), identity)
         as_of = {} if self.clock is None else {_AS_OF: META[TIMESTAMP]}
-        waiting = {**rows_schema(self.node.left.fields), **as_of, ARRIVED: ARRIVED_TYPE}
+        waiting = {**kept_schema(self.node.left.fields), **as_of, ARRIVED: ARRIVED_TYPE}
         self._waiting = KeyedRows(waiting, [ARRIVED])
         self._forgotten_ms: int | None = None
         self.states = {"table": self._table}
@@ -249,7 +251,7 @@ class StreamTableJoinOperator:
         is_read_now = pl.col(STREAM_TIME).is_null() & pl.col(OFFSET).is_not_null()
         of_partition = pl.when(is_read_now).then(JUDGED)
         reached = pl.max_horizontal(of_partition, pl.lit(clock.before_ms, pl.Int64))
-        timed = with_judged(new, batch.read).with_columns(reached.alias(JUDGED))
+        timed = batch.judged(new).with_columns(reached.alias(JUDGED))
         history_ms = self.node.history_ms or 0
         margin = pl.col(JUDGED) - history_ms - pl.col(TIMESTAMP) - 1
         late = timed.filter((margin >= 0) & pl.col(OFFSET).is_not_null() & self._by.is_not_null())
@@ -278,7 +280,8 @@ class StreamTableJoinOperator:
         """Apply changes. Unversioned, the last one read holds; of versions with one time, that of the higher order."""
         if self._keeps_versions:
             rivals = self._table.of(changes, self._table.identity)
-            self._table.put(pl.concat([rivals, changes]).sort(ORDER, maintain_order=True))
+            new = changes.select(rivals.columns)
+            self._table.put(pl.concat([rivals, new]).sort(ORDER, maintain_order=True))
         else:
             self._table.put(changes)
             self._table.remove(self._table.of(changes, [self._key]).filter(IS_NULL))
@@ -288,12 +291,13 @@ class StreamTableJoinOperator:
         clock.advance(batch)
         reached_ms = None if clock.frontier_ms is None else clock.frontier_ms - (self.node.grace_ms or 0)
         is_due = pl.lit(False) if reached_ms is None else pl.col(TIMESTAMP) <= reached_ms
-        held, arrived = self._waiting.where(is_due), numbered(batch.held_back(new), self._waiting)
+        held = self._waiting.where(is_due)
+        arrived = numbered(batch.held_back(new), self._waiting).select(held.columns)
         due = pl.concat([held, arrived.filter(is_due)]).sort(TIMESTAMP, ORDER, ARRIVED)
         self._waiting.remove(held)
         self._waiting.put(arrived.filter(~is_due))
         output.note(arrived.filter(~is_due), "waiting")
-        return due.drop(ARRIVED)
+        return with_reached(due.drop(ARRIVED))
 
     def _looked_up(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         left = self.node.left

@@ -18,7 +18,17 @@ import polars as pl
 from recount.declare.columns import STREAM_TIME, TIMESTAMP
 from recount.declare.operators.event_time import Layers
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
-from recount.engine.operators.batch_rows import ENTRY, JUDGED, META, OFFSET, PARTITION, SUPERSEDED, TOPIC
+from recount.engine.operators.batch_rows import (
+    ENTRY,
+    JUDGED,
+    LOG_ORDER,
+    META,
+    OFFSET,
+    PARTITION,
+    REACHED,
+    SUPERSEDED,
+    TOPIC,
+)
 from recount.engine.operators.set_aside import RAISED_SCHEMA
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.map_stage import LATE_SCHEMA
@@ -26,17 +36,14 @@ from recount.engine.state.keyed_rows import KeyedRows
 from recount.tables.ledger import BatchProof, PartitionProof
 
 Partition = tuple[str, int]
-READ_SCHEMA: dict[str, pl.DataType] = {
-    TOPIC: pl.String(),
-    PARTITION: pl.Int32(),
-    OFFSET: pl.Int64(),
-    TIMESTAMP: pl.Int64(),
-    STREAM_TIME: pl.Int64(),
-}
-_NO_ENTRIES = pl.DataFrame(schema={name: READ_SCHEMA[name] for name in ENTRY})
-TURN = "turn"
-"""The column with the place of a record in the order in which operators take the records of its batch."""
-_ARRIVED, _PLACE, _REACHED = "__arrived", "__place", "__reached_ms"
+TIMES_SCHEMA: dict[str, pl.DataType] = {name: META[name] for name in (*ENTRY, TIMESTAMP)}
+_TIME_SCHEMA: dict[str, pl.DataType] = {TOPIC: pl.String(), PARTITION: pl.Int32(), STREAM_TIME: pl.Int64()}
+_SOURCE = (TOPIC, PARTITION)
+_NO_ENTRIES = pl.DataFrame(schema={name: META[name] for name in ENTRY})
+_CARRIED, _PASSED_OVER, _EXACT, _IS_EXACT = "__carried_ms", "__passed_over", "__exact_ms", "__is_exact"
+PLACE = "__place"
+TURN = (TOPIC, REACHED, PARTITION, OFFSET)
+"""The columns by which the records of a batch are taken."""
 _FRONTIER: Partition = ("", -1)
 """Under this identity the clock remembers its frontier: partitions have names and numbers from 0."""
 Fate = Literal["counted", "late", "deduplicated", "null_value", "null_key", "filtered", "waiting"]
@@ -49,50 +56,60 @@ FATE_SCHEMA: dict[str, pl.DataType] = {**{name: META[name] for name in ENTRY}, F
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One micro-batch: every good record that was ``read`` (``READ_SCHEMA``, each partition in offset order).
+    """One micro-batch, as far as operators need to know it.
 
-    The stream time in ``read`` is over all good records. ``known`` are all partitions that there are; ``awake`` those
-    that hold the frontier back, for they are not idle.
+    ``reached`` is the largest event time that it has read of each partition, over all good records; ``stood`` the
+    stream time of each before it. ``times`` (``TIMES_SCHEMA``) has all good records of the partitions of which an
+    operator may pass some over, in offset order. ``known`` are all partitions that there are; ``awake`` those that hold
+    the frontier back, for they are not idle. ``entered`` are the rows that came from the log, before any operator.
     """
 
-    read: pl.DataFrame
+    reached: Mapping[Partition, int]
+    stood: Mapping[Partition, int | None]
+    times: pl.DataFrame
     known: Set[Partition]
     awake: Set[Partition]
+    entered: Sequence[pl.DataFrame] = ()
 
     @cached_property
-    def turns(self) -> pl.DataFrame | None:
-        """Each record that was read (``ENTRY``) with its ``TURN``, the place in which operators take it.
+    def turns(self) -> pl.DataFrame:
+        """The place in the log (``LOG_ORDER``) of each row that ``entered``, and the columns of its turn."""
+        places = (rows.select(*TURN, LOG_ORDER.alias(PLACE)) for rows in self.entered)
+        return pl.concat(places).unique(PLACE)
 
-        Topic by topic; the partitions of one in the order of event time, as far as the offsets of each allow: by the
-        largest time that the batch has read of the partition so far. None where all came in this order.
-        """
-        reached = pl.col(TIMESTAMP).cum_max().over(TOPIC, PARTITION).alias(_REACHED)
-        arrived = self.read.select(*ENTRY, reached).with_row_index(_ARRIVED)
-        turns = arrived.sort(ENTRY).with_row_index(_PLACE).sort(TOPIC, _REACHED, PARTITION, OFFSET)
-        if turns[_PLACE].is_sorted() and turns[_ARRIVED].is_sorted():
-            return None
-        return turns.select(ENTRY).with_row_index(TURN)
-
-    def in_turn(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """``rows`` of this batch's records, which come partition by partition, in the order in which they are taken."""
-        if self.turns is None:
-            return rows
-        found = rows.select(ENTRY).join(self.turns, on=ENTRY, how="left", maintain_order="left")[TURN]
-        return rows[found.arg_sort()] if found.null_count() == 0 else rows
+    def judged(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """``rows`` with the stream time over all good records of their partitions in ``JUDGED``."""
+        return with_judged(rows, time_frame(self.stood))
 
     def held_back(self, rows: pl.DataFrame) -> pl.DataFrame:
         """``rows`` of this batch as they go on from an operator that holds rows back and judges nobody."""
-        return held_back(with_judged(rows, self.read))
+        return held_back(self.judged(rows))
 
 
-def with_judged(rows: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
-    """``rows`` with the column ``JUDGED``: the row's own stream time, else that of its entry in ``times``.
+def in_turn(rows: pl.DataFrame) -> pl.DataFrame:
+    """``rows`` of a batch's records in the order in which operators take them.
 
-    It is null if the row is derived: that is never late.
+    Topic by topic; the partitions of one in the order of event time, as far as the offsets of each allow: by the
+    largest time that the batch has read of the partition so far.
     """
-    seen = times.select(*ENTRY, pl.col(STREAM_TIME).alias(JUDGED))
-    found = rows.select(*ENTRY, STREAM_TIME).join(seen, on=ENTRY, how="left", maintain_order="left")
-    return rows.with_columns(found.select(pl.coalesce(STREAM_TIME, JUDGED).alias(JUDGED)).to_series())
+    return rows.sort(TURN, maintain_order=True)
+
+
+def time_frame(times: Mapping[Partition, int | None]) -> pl.DataFrame:
+    """``times`` as a frame of topic, partition and stream time."""
+    return pl.DataFrame([(*place, ms) for place, ms in times.items()], _TIME_SCHEMA, orient="row")
+
+
+def with_judged(rows: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
+    """``rows`` with the column ``JUDGED``: the row's own stream time, else that of its partition at its offset.
+
+    ``before`` has the stream time of each partition before the batch. It is null if the row is derived: that is never
+    late.
+    """
+    carried = before.rename({STREAM_TIME: _CARRIED})
+    timed = rows.join(carried, on=_SOURCE, how="left", maintain_order="left")
+    at_offset = pl.when(pl.col(REACHED).is_not_null()).then(pl.max_horizontal(REACHED, _CARRIED))
+    return timed.with_columns(pl.coalesce(STREAM_TIME, at_offset).alias(JUDGED)).drop(_CARRIED)
 
 
 def held_back(judged: pl.DataFrame) -> pl.DataFrame:
@@ -134,14 +151,15 @@ class Clock:
     before_ms: int | None = field(init=False, default=None)
     _frontier_ms: int | None = field(init=False, default=None)
     _settled_ms: int | None = field(init=False, default=None)
-    _at: pl.DataFrame = field(init=False)
+    _before: pl.DataFrame = field(init=False)
+    _exact: pl.DataFrame = field(init=False)
     _passed_over: pl.DataFrame = field(init=False)
     _is_awake: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        schema = {TOPIC: pl.String(), PARTITION: pl.Int32(), STREAM_TIME: pl.Int64()}
-        self.state = KeyedRows(schema, [TOPIC, PARTITION])
-        self._at = pl.DataFrame(schema=READ_SCHEMA)
+        self.state = KeyedRows(_TIME_SCHEMA, _SOURCE)
+        self._before = pl.DataFrame(schema=_TIME_SCHEMA)
+        self._exact = pl.DataFrame(schema={name: META[name] for name in (*ENTRY, STREAM_TIME)})
         self._passed_over = _NO_ENTRIES
 
     @property
@@ -163,41 +181,55 @@ class Clock:
 
         A record of which one row has a key (``keyed``) counts in any case. Both have the columns of ``ENTRY``.
         """
-        read = batch.read.filter(pl.col(TOPIC).is_in(self.topics))
         if not self.holds_back:
             without = pl.concat(
                 [refused.select(ENTRY), *(one.clock._passed_over for one in self.above if one.hands_on)]
             )
             self._passed_over = (
-                read.select(ENTRY)
-                .join(without, on=ENTRY, how="semi", maintain_order="left")
+                without.filter(pl.col(TOPIC).is_in(self.topics))
+                .unique(maintain_order=True)
                 .join(keyed.select(ENTRY), on=ENTRY, how="anti", maintain_order="left")
             )
-        marked = self._passed_over.with_columns(pl.lit(True).alias("__passed_over"))
-        carried = self.state.rows.rename({STREAM_TIME: "__carried"})
-        timed = read.join(marked, on=ENTRY, how="left", maintain_order="left").join(
-            carried, on=[TOPIC, PARTITION], how="left", maintain_order="left"
-        )
-        counted = pl.when(pl.col("__passed_over").is_null()).then(pl.col(TIMESTAMP))
-        running = counted.cum_max().forward_fill().over(TOPIC, PARTITION)
-        self._at = timed.with_columns(pl.max_horizontal(running, "__carried").alias(STREAM_TIME)).select(
-            list(READ_SCHEMA)
-        )
-        last = self._at.group_by(TOPIC, PARTITION, maintain_order=True).agg(pl.col(STREAM_TIME).last())
-        self.state.put(last.filter(pl.col(STREAM_TIME).is_not_null()))
+        self._before = self.state.rows.filter(pl.col(TOPIC) != _FRONTIER[0])
+        carried = {(topic, partition): ms for topic, partition, ms in self._before.iter_rows()}
+        self._exact = self._exactly(batch)
+        after = {place: ms for place, ms in batch.reached.items() if place[0] in self.topics}
+        after = {place: max(ms, carried.get(place, ms)) for place, ms in after.items()}
+        ends = self._exact.group_by(_SOURCE, maintain_order=True).agg(pl.col(STREAM_TIME).last())
+        after |= {(topic, partition): ms for topic, partition, ms in ends.iter_rows()}
+        self.state.put(time_frame({place: ms for place, ms in after.items() if ms is not None}))
         self._advance_frontier(batch)
 
+    def _exactly(self, batch: Batch) -> pl.DataFrame:
+        """The records of ``Batch.times`` with the stream time at each, for which those passed over do not count."""
+        marked = self._passed_over.with_columns(pl.lit(True).alias(_PASSED_OVER))
+        timed = (
+            batch.times.filter(pl.col(TOPIC).is_in(self.topics))
+            .join(marked, on=ENTRY, how="left", maintain_order="left")
+            .join(self._before.rename({STREAM_TIME: _CARRIED}), on=_SOURCE, how="left", maintain_order="left")
+        )
+        counted = pl.when(pl.col(_PASSED_OVER).is_null()).then(pl.col(TIMESTAMP))
+        running = counted.cum_max().forward_fill().over(_SOURCE)
+        return timed.select(*ENTRY, pl.max_horizontal(running, _CARRIED).alias(STREAM_TIME))
+
     @property
-    def times(self) -> pl.DataFrame:
-        """The batch's records of the topics (``READ_SCHEMA``), each with the stream time at its own offset."""
-        return self._at
+    def exact(self) -> pl.DataFrame:
+        """The records of ``Batch.times``, each with the stream time at its own offset."""
+        return self._exact
 
     def judged(self, rows: pl.DataFrame) -> pl.DataFrame:
         """``rows`` with the stream time by which each is judged in ``JUDGED``: of its own partition at its own offset.
 
         One that was held back brings it along; a derived row, which is never late, has none.
         """
-        return with_judged(rows, self._at)
+        judged = with_judged(rows, self._before)
+        if self._exact.is_empty():
+            return judged
+        known = self._exact.select(*ENTRY, pl.col(STREAM_TIME).alias(_EXACT), pl.lit(True).alias(_IS_EXACT))
+        found = judged.join(known, on=ENTRY, how="left", maintain_order="left")
+        is_exact = pl.col(STREAM_TIME).is_null() & pl.col(_IS_EXACT).fill_null(False)
+        exactly = pl.when(is_exact).then(pl.col(_EXACT)).otherwise(pl.col(JUDGED))
+        return found.with_columns(exactly.alias(JUDGED)).drop(_EXACT, _IS_EXACT)
 
     def _advance_frontier(self, batch: Batch) -> None:
         times = {(topic, partition): ms for topic, partition, ms in self.state.rows.iter_rows()}

@@ -134,7 +134,7 @@ class ProcessOperator:
         source = [TOPIC, PARTITION]
         carried = self.clock.state.rows.rename({STREAM_TIME: "__carried"})
         self.clock.advance(batch, without_key, taken)
-        known = self.clock.times.join(carried, on=source, how="left", maintain_order="left")
+        known = self.clock.exact.join(carried, on=source, how="left", maintain_order="left")
         before = pl.coalesce(pl.col(STREAM_TIME).shift().over(source), "__carried")
         return known.select(*ENTRY, before.alias(_BEFORE))
 

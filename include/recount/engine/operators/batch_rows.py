@@ -7,6 +7,8 @@ A field ``name`` is in ``field_column(name)``; beside the fields a row has the c
 * ``timestamp_ms``: event time;
 * ``stream_time_ms``: by which stream time the row is judged further down, where an operator has held it back; null in
   any other, which the clock of the judging operator judges;
+* ``reached_ms``: the largest event time that the record's batch had read of its partition up to the record; null in a
+  derived row, and in one that an operator kept: no state holds it;
 * ``order``: a text that sorts as the log does, see ``LOG_ORDER``;
 * ``recount_is_null``: the value is null (of a table: the key was deleted); all fields but the key, and a window's
   bounds, are null then;
@@ -34,6 +36,7 @@ from recount.runtime.times import told_time, told_window
 
 TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
 ORDER, SUPERSEDED = "order", "superseded"
+REACHED = "reached_ms"
 WITHIN = "within"
 """Sorts the rows that one record led to, see ``nth``; empty for a record itself, and for a derived row."""
 ENTRY = (TOPIC, PARTITION, OFFSET)
@@ -45,6 +48,7 @@ META: dict[str, pl.DataType] = {
     OFFSET: pl.Int64(),
     TIMESTAMP: pl.Int64(),
     STREAM_TIME: pl.Int64(),
+    REACHED: pl.Int64(),
     ORDER: pl.String(),
     WITHIN: pl.String(),
     IS_NULL: pl.Boolean(),
@@ -135,6 +139,16 @@ def place_of(row: Mapping[str, Any], key: str) -> str:
 def rows_schema(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:
     """The columns of rows with ``fields``."""
     return {**{field_column(name): polars_type(kind) for name, kind in fields.items()}, **META}
+
+
+def kept_schema(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:
+    """The columns of rows with ``fields`` that an operator keeps for a later batch."""
+    return {name: kind for name, kind in rows_schema(fields).items() if name != REACHED}
+
+
+def with_reached(kept: pl.DataFrame) -> pl.DataFrame:
+    """Rows that were ``kept``, with all columns of rows."""
+    return kept.with_columns(pl.lit(None, META[REACHED]).alias(REACHED))
 
 
 def no_rows(fields: Mapping[str, FieldType]) -> pl.DataFrame:

@@ -15,14 +15,14 @@ from recount.declare.operators.nodes import Filter, SelectKey, Sink, Stateless, 
 from recount.declare.operators.placement import can_be_withdrawn
 from recount.declare.operators.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
 from recount.engine.commit.output_records import passing
-from recount.engine.operators.batch_operator import TURN, Batch, Clock, Output, current
-from recount.engine.operators.batch_rows import LOG_ORDER, META, ORDER, WITHIN, nth, place_of, rows_schema
+from recount.engine.operators.batch_operator import PLACE, TURN, Batch, Clock, Output, current
+from recount.engine.operators.batch_rows import META, ORDER, WITHIN, nth, place_of, rows_schema
 from recount.engine.operators.folds import frame_of, python_rows
 from recount.engine.operators.set_aside import SetAside
 from recount.engine.stage.polars_expressions import compiled, field_column, polars_type
 from recount.engine.state.keyed_rows import KeyedRows
 
-_PLACE = "__place"
+_OF_TURN = "__turn "
 _FIRST_PLACE = r"^([^\x00]+\x00\d{29})"
 """Of an ``order``: the record of the log that made the row, or the first of several; none of a window's result."""
 RowByRow = Filter | WithFields | SelectKey | Select | Repartition | Sink | Through
@@ -142,10 +142,8 @@ def _merged(node: Merge, inputs: Sequence[pl.DataFrame], batch: Batch) -> pl.Dat
         lacking = {name: pl.lit(None, kind) for name, kind in schema.items() if name not in rows.columns}
         parts.append(rows.with_columns(**{**lacking, **added}).select(list(schema)))
     merged = pl.concat(parts)
-    if batch.turns is None:
-        return merged.sort(ORDER, REVISION, WITHIN, maintain_order=True)
-    turns = batch.turns.select(pl.col(TURN).cast(pl.Int64), LOG_ORDER.alias(_PLACE))
-    first = pl.col(ORDER).str.extract(_FIRST_PLACE).alias(_PLACE)
-    turned = merged.with_columns(first).join(turns, on=_PLACE, how="left", maintain_order="left")
-    ordered = turned.sort(pl.col(TURN).fill_null(-1), ORDER, REVISION, WITHIN, maintain_order=True)
-    return ordered.drop(_PLACE, TURN)
+    first = pl.col(ORDER).str.extract(_FIRST_PLACE).alias(PLACE)
+    turns = batch.turns.rename({name: _OF_TURN + name for name in TURN})
+    turned = merged.with_columns(first).join(turns, on=PLACE, how="left", maintain_order="left")
+    ordered = turned.sort(*(_OF_TURN + name for name in TURN), ORDER, REVISION, WITHIN, maintain_order=True)
+    return ordered.select(list(schema))

@@ -14,7 +14,7 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.operators.processing import Deduplicate, InOrder
 from recount.declare.operators.tables import Suppress
 from recount.engine.operators.batch_operator import Batch, Clock, Output, current, held_back, on_time
-from recount.engine.operators.batch_rows import META, ORDER, no_rows, rows_schema, time_order
+from recount.engine.operators.batch_rows import META, ORDER, kept_schema, no_rows, rows_schema, time_order, with_reached
 from recount.engine.stage.polars_expressions import compiled, field_column, polars_type
 from recount.engine.state.keyed_rows import ARRIVED, ARRIVED_TYPE, KeyedRows, numbered
 
@@ -29,7 +29,7 @@ def let_go(waiting: KeyedRows, new: pl.DataFrame, is_due: pl.Expr, output: Outpu
     waiting.remove(held)
     waiting.put(arrived.filter(~is_due))
     output.note(arrived.filter(~is_due), "waiting")
-    return due.drop(ARRIVED)
+    return with_reached(due.drop(ARRIVED))
 
 
 @dataclass(kw_only=True)
@@ -47,7 +47,7 @@ class SuppressOperator:
     def __post_init__(self) -> None:
         fields = self.node.fields
         self._about = [field_column(name) for name in (self.node.key, WINDOW_START, WINDOW_END) if name in fields]
-        self._held = KeyedRows({**rows_schema(fields), _FIRST: META[TIMESTAMP]}, self._about)
+        self._held = KeyedRows({**kept_schema(fields), _FIRST: META[TIMESTAMP]}, self._about)
         self.states = {"held": self._held}
         self.clocks = {"clock": self.clock}
 
@@ -69,7 +69,7 @@ class SuppressOperator:
         ordered = held.sort(_FIRST, pl.col(key).cast(pl.String), *bounds)
         leaving = ordered.filter(self._is_due_or_too_much()) if is_too_much else ordered
         self._held.remove(leaving)
-        return Output(leaving.drop(_FIRST))
+        return Output(with_reached(leaving.drop(_FIRST)).select(list(rows_schema(self.node.fields))))
 
     def _is_due(self) -> pl.Expr:
         frontier_ms = self.clock.frontier_ms
@@ -99,7 +99,7 @@ class DeduplicateOperator:
         assert given is not None, "refused at declaration"
         id_type = polars_type(given)
         self._winners = KeyedRows({_ID: id_type, TIMESTAMP: META[TIMESTAMP]}, [_ID, TIMESTAMP])
-        self._waiting = KeyedRows({**rows_schema(fields), _ID: id_type, ARRIVED: ARRIVED_TYPE}, [ARRIVED])
+        self._waiting = KeyedRows({**kept_schema(fields), _ID: id_type, ARRIVED: ARRIVED_TYPE}, [ARRIVED])
         self.states = {"winners": self._winners, "waiting": self._waiting}
         self.clocks = {"clock": self.clock}
 
@@ -158,7 +158,7 @@ class InOrderOperator:
     clocks: Mapping[str, Clock] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._waiting = KeyedRows({**rows_schema(self.node.fields), ARRIVED: ARRIVED_TYPE}, [ARRIVED])
+        self._waiting = KeyedRows({**kept_schema(self.node.fields), ARRIVED: ARRIVED_TYPE}, [ARRIVED])
         self.states = {"waiting": self._waiting}
         self.clocks = {"clock": self.clock}
 
@@ -177,5 +177,5 @@ class InOrderOperator:
         frontier_ms = self.clock.frontier_ms
         is_due = pl.lit(False) if frontier_ms is None else pl.col(TIMESTAMP) + self.node.grace_ms < frontier_ms
         due = let_go(self._waiting, held_back(taken), is_due, output)
-        output.rows = due.with_columns(time_order().alias(ORDER))
+        output.rows = due.with_columns(time_order().alias(ORDER)).select(list(rows_schema(self.node.fields)))
         return output

@@ -26,6 +26,7 @@ from recount.engine.operators.batch_rows import (
     SUPERSEDED,
     derived,
     joined_fields,
+    kept_schema,
     prefixed,
     rows_schema,
 )
@@ -166,7 +167,7 @@ class TableTableJoinOperator:
         self._keys = tuple(field_column(side.key) for side in self.node.inputs)
         self._versioned = tuple(is_versioned(side) for side in self.node.inputs)
         self._sides = tuple(
-            KeyedRows(rows_schema(side.fields), [key]) for side, key in zip(self.node.inputs, self._keys, strict=True)
+            KeyedRows(kept_schema(side.fields), [key]) for side, key in zip(self.node.inputs, self._keys, strict=True)
         )
         key_type = polars_type(self.node.fields[self.node.key])
         self._results = KeyedRows({_KEY: key_type, _EXISTS: pl.Boolean(), REVISION: META[REVISION]}, [_KEY])
@@ -208,7 +209,8 @@ class TableTableJoinOperator:
         """Each change with the side's row of its key at that turn; all null where there is none, or it was deleted."""
         key, side = self._keys[port], self._sides[port]
         known = side.of(changes.select(pl.col(_KEY).alias(key)), [key])
-        versions = pl.concat([known.with_columns(pl.lit(0, pl.UInt32).alias(_TURN)), applied]).sort(_TURN)
+        before = known.with_columns(pl.lit(0, pl.UInt32).alias(_TURN))
+        versions = pl.concat([before, applied.select(before.columns)]).sort(_TURN)
         there = [pl.when(~pl.col(IS_NULL)).then(pl.col(column)).alias(column) for column in side.schema]
         found = versions.select(pl.col(key).alias(_KEY), _TURN, *there, (~pl.col(IS_NULL)).alias(_THERE))
         named = prefixed(found).rename({RIGHT + _KEY: _KEY, RIGHT + _TURN: _TURN}) if port else found

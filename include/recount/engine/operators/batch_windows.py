@@ -14,7 +14,16 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, WindowedAg
 from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.engine.operators.accumulators import Accumulators
 from recount.engine.operators.batch_operator import Batch, Clock, Output
-from recount.engine.operators.batch_rows import ENTRY, ORDER, SUPERSEDED, WITHIN, no_rows, rows_schema, window_order
+from recount.engine.operators.batch_rows import (
+    ENTRY,
+    ORDER,
+    REACHED,
+    SUPERSEDED,
+    WITHIN,
+    no_rows,
+    rows_schema,
+    window_order,
+)
 from recount.engine.operators.kept_records import REPLACES, KeptRecords
 from recount.engine.operators.merged_windows import MergedSessions, MergedWindows
 from recount.engine.operators.windowed_state import BOUNDS, Emissions, Windowing, is_revised_any_time
@@ -116,7 +125,7 @@ class WindowedOperator:
             TIMESTAMP: pl.coalesce(TIMESTAMP, WINDOW_END),
             SUPERSEDED: pl.lit(False),
             WITHIN: pl.lit(""),
-            **{name: pl.lit(None) for name in (*ENTRY, STREAM_TIME)},
+            **{name: pl.lit(None) for name in (*ENTRY, STREAM_TIME, REACHED)},
         }
         return results.select(known.get(name, pl.col(name)).cast(kind).alias(name) for name, kind in schema.items())
 

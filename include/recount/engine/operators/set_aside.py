@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from recount.declare.columns import TIMESTAMP
 from recount.declare.evaluation import OutOfRange, evaluate, is_risky, risky_expressions
 from recount.declare.expression_types import columns_of
 from recount.declare.functions import failed, is_of_the_record, message_of, reason_of
@@ -27,7 +28,7 @@ from recount.engine.operators.folds import python_rows
 from recount.engine.stage.polars_expressions import field_column, out_of_range
 
 RAISED_SCHEMA: dict[str, pl.DataType] = {
-    **{name: META[name] for name in ENTRY},
+    **{name: META[name] for name in (*ENTRY, TIMESTAMP)},
     "reason": pl.String(),
     "detail": pl.String(),
 }
@@ -52,7 +53,7 @@ class SetAside:
         """The function raised for the row with the ``META`` in ``about``; raises where that is no record at hand."""
         if about[OFFSET] is None or self._is_below_a_hold or not is_of_the_record(error):
             raise failed(self.node, place_of(about, self.node.inputs[0].key), error) from error
-        place = (about[name] for name in ENTRY)
+        place = (about[name] for name in (*ENTRY, TIMESTAMP))
         self.found.append((*place, reason_of(self.node, error), message_of(error)))
 
     @property

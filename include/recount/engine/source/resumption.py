@@ -353,10 +353,10 @@ class SameTopics:
     def _other(self, found: Difference) -> OtherTopic:
         stream = self._work.name
         return OtherTopic(
-            f"{found.place} is not the topic that {stream} has read: it was made anew, or is on another cluster",
+            f"{found.place} is not the topic that {stream} has read: it was created again, or is on another cluster",
             given=f"topic id {found.actual}",
             expected=f"topic id {found.expected}, as in the ledger",
-            remedy=f"`recount reset {stream}` begins anew with this topic; where it has the same records at the same"
+            remedy=f"`recount reset {stream}` begins again with this topic; where it has the same records at the same"
             " offsets, as a copy of the former cluster, audit a stream that reads it, accept what the audit says of"
             " the topic (`recount findings accept`), and start again",
         )

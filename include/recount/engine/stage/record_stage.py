@@ -7,26 +7,31 @@ their type, and their actions happen once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
 
-from recount.declare.columns import IS_NULL, REVISION, STREAM_TIME, TIMESTAMP
+from recount.declare.columns import IS_NULL, REVISION, TIMESTAMP
+from recount.declare.operators.event_time import is_held_back, records_from
+from recount.declare.operators.joins import StreamStreamJoin
 from recount.declare.operators.keys_and_fields import Fields, columns_read, fields_read
-from recount.declare.operators.nodes import Node, Sink, Source
-from recount.declare.operators.stateless import Through
+from recount.declare.operators.nodes import Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
+from recount.declare.operators.processing import Deduplicate, Process
+from recount.declare.operators.stateless import Select, Through
 from recount.declare.topology import Topology, Written
 from recount.engine.commit.output_records import encoded_values
-from recount.engine.operators.batch_operator import READ_SCHEMA
+from recount.engine.operators.batch_operator import TIMES_SCHEMA
 from recount.engine.operators.batch_rows import (
+    ENTRY,
     LOG_ORDER,
     META,
     OFFSET,
     ORDER,
     PARTITION,
     PLACE_IN_LOG,
+    REACHED,
     SUPERSEDED,
     TOPIC,
     WITHIN,
@@ -46,7 +51,7 @@ from recount.engine.stage.map_stage import (
     partition_of,
     to_ipc,
 )
-from recount.engine.stage.polars_expressions import field_column, polars_type
+from recount.engine.stage.polars_expressions import compiled, field_column, polars_type
 
 VALUE = "__value"
 """In the rows of a sink that tasks run: the value of the output record, encoded."""
@@ -54,13 +59,18 @@ RECORD_KEY = "record_key_text"
 SET_ASIDE = "set aside"
 """The table of the records for which an expression has a value that its type cannot hold (``RAISED_SCHEMA``)."""
 REJECTED = "rejected"
-WRITTEN = "__written"
-"""Whether the record reached a sink that tasks run."""
-READ: dict[str, pl.DataType] = {
-    **{name: kind for name, kind in READ_SCHEMA.items() if name != TOPIC},
-    WRITTEN: pl.Boolean(),
-    IN_SECONDS: pl.Boolean(),
+WRITTEN = "written"
+"""The table of the records that reached a sink that tasks run, where another operator may say their fate."""
+TOTALS, GOOD, IN_TASKS = "totals", "good", ("counted", "filtered")
+TOTALS_SCHEMA: dict[str, pl.DataType] = {
+    **{name: META[name] for name in (TOPIC, PARTITION, REACHED)},
+    **dict.fromkeys((GOOD, *IN_TASKS, IN_SECONDS), pl.Int64()),
 }
+"""Of a partition the largest event time of its good records, how many there are, and how many met their fate here.
+
+Filtered are those of which no row leaves; counted those that reached a sink, unless ``WRITTEN`` has them.
+"""
+TIMES = "times"
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ class HandedOn:
     def schema(self) -> dict[str, pl.DataType]:
         """The columns that are sent."""
         fields = {field_column(name): polars_type(self.node.fields[name]) for name in sorted(self.read)}
-        place = (PARTITION, OFFSET, TIMESTAMP, IS_NULL, *([WITHIN] if self.ordered else []))
+        place = (PARTITION, OFFSET, TIMESTAMP, REACHED, IS_NULL, *([WITHIN] if self.ordered else []))
         return {**fields, **{name: META[name] for name in place}}
 
     def rows(self, sent: pl.DataFrame) -> pl.DataFrame:
@@ -113,6 +123,11 @@ class RecordSteps:
             if any(reader not in self._nodes for reader, _ in readers[node])
         }
         self.columns = {source.topic.name: columns_read(topology, source.topic) for source in topology.sources}
+        refusals = list(_refusals(topology, self.nodes))
+        self._refuses_any = any(above is None for above, _ in refusals)
+        self._refused = [
+            (name, test) for name, rows in self.handed_on.items() for above, test in refusals if above == rows.node
+        ]
 
     @property
     def nodes(self) -> frozenset[Node]:
@@ -151,8 +166,40 @@ class RecordSteps:
         arrived = [leaving[sink][OFFSET] for sink in self.sinks.values() if sink in leaving]
         return sent, pl.concat([pl.Series(OFFSET, dtype=META[OFFSET]), *arrived])
 
+    def may_pass_over(self, sent: Mapping[str, pl.DataFrame]) -> bool:
+        """Whether an operator may pass over a record of the partition whose rows are ``sent``."""
+        return self._refuses_any or any(
+            name in sent and not sent[name].filter(test).is_empty() for name, test in self._refused
+        )
+
     def _received(self, node: Node, rows: pl.DataFrame) -> pl.DataFrame:
         return rows.with_columns(nth(pl.lit(self._forks[node]))) if node in self._forks else rows
+
+
+def _refusals(topology: Topology, done: Set[Node]) -> Iterator[tuple[Node | None, pl.Expr]]:
+    """The tests for rows of operators that are ``done`` which one below passes over; None where rows do not tell."""
+    for node in topology.nodes():
+        if node in done or is_held_back(node):
+            continue
+        match node:
+            case WindowedAggregate() | StreamStreamJoin():
+                for above in node.inputs:
+                    yield from _keyless(above, done)
+            case Deduplicate(input=above) if above in done:
+                yield above, compiled(node.by, above.fields).is_null()
+            case Deduplicate() | Process():  # a processor asks for the time just before each of its records
+                yield None, pl.lit(True)
+
+
+def _keyless(node: Node, done: Set[Node]) -> Iterator[tuple[Node | None, pl.Expr]]:
+    if node in done:
+        yield node, pl.col(field_column(node.key)).is_null()
+        return
+    for above in records_from(node):
+        if isinstance(node, SelectKey | WithFields | Select):
+            yield None, pl.lit(True)
+        else:
+            yield from _keyless(above, done)
 
 
 def _topic_of(node: Node) -> str:
@@ -186,16 +233,14 @@ def _written(sink: Written, rows: pl.DataFrame) -> pl.DataFrame:
 class RecordStage:
     """One batch's stage, shipped to every task.
 
-    It leaves ``rejected``, per topic (``read_of``) every good record that was read, with its stream time, and the
-    tables of ``steps``. ``keyed`` are the topics of which every record needs a key; ``stream_times`` are those of the
-    partitions before the batch; ``latest_ms`` is the last event time that is not absurd: the batch's recorded time plus
-    ``max_future``.
+    It leaves ``rejected``, the partition's ``totals``, the times of its good records where an operator may pass some
+    over, and the tables of ``steps``. ``keyed`` are the topics of which every record needs a key; ``latest_ms`` is the
+    last event time that is not absurd: the batch's recorded time plus ``max_future``.
     """
 
     steps: RecordSteps
     sources: Mapping[str, Source]
     keyed: frozenset[str]
-    stream_times: Mapping[Partition, int | None]
     latest_ms: int
     set_aside: Mapping[Partition, frozenset[int]] = field(default_factory=dict)
 
@@ -217,7 +262,9 @@ class RecordStage:
 
     def empty_tables(self) -> dict[str, list[pl.DataFrame]]:
         """The tables without rows, to which those of the tasks are added."""
-        schemas = {**{read_of(topic): READ for topic in self.sources}, **self.steps.schemas, REJECTED: REJECTED_SCHEMA}
+        places = {name: META[name] for name in ENTRY}
+        own = {TOTALS: TOTALS_SCHEMA, TIMES: TIMES_SCHEMA, WRITTEN: places, REJECTED: REJECTED_SCHEMA}
+        schemas = {**own, **self.steps.schemas}
         return {name: [pl.DataFrame(schema=schema)] for name, schema in schemas.items()}
 
     def _intake(self, place: Partition) -> Intake:
@@ -232,14 +279,20 @@ class RecordStage:
 
     def _tables(self, place: Partition, good: pl.DataFrame) -> dict[str, pl.DataFrame]:
         topic, _ = place
-        reached = pl.max_horizontal(pl.col(TIMESTAMP).cum_max(), pl.lit(self.stream_times.get(place), pl.Int64))
         key = pl.col(field_column(self.sources[topic].key))
-        records = good.with_columns(key.alias(RECORD_KEY), pl.col("record_value").is_null().alias(IS_NULL))
+        reached, is_null = pl.col(TIMESTAMP).cum_max(), pl.col("record_value").is_null()
+        records = good.with_columns(key.alias(RECORD_KEY), reached.alias(REACHED), is_null.alias(IS_NULL))
         tables, written = self.steps.taken(topic, records)
-        read = good.with_columns(reached.alias(STREAM_TIME), pl.col(OFFSET).is_in(written.implode()).alias(WRITTEN))
-        return {**tables, read_of(topic): read.select(list(READ))}
-
-
-def read_of(topic: str) -> str:
-    """The name of the table of all good records of ``topic``."""
-    return f"read {topic}"
+        if self.steps.may_pass_over(tables):
+            tables[TIMES] = good.select(list(TIMES_SCHEMA))
+        going = [tables[name][OFFSET] for name in (*self.steps.handed_on, SET_ASIDE) if name in tables]
+        went_on = pl.concat([written, *going]).n_unique()
+        counted = written.n_unique()
+        if any(map(len, going)):
+            tables[WRITTEN] = good.select(ENTRY).filter(pl.col(OFFSET).is_in(written.implode()))
+            counted = 0
+        counts = {GOOD: pl.len(), "counted": pl.lit(counted), "filtered": pl.len() - went_on}
+        sums = (count.cast(TOTALS_SCHEMA[name]).alias(name) for name, count in counts.items())
+        totals = records.group_by(TOPIC, PARTITION).agg(pl.col(REACHED).max(), *sums, pl.col(IN_SECONDS).sum())
+        tables[TOTALS] = totals.select(pl.col(name).cast(kind) for name, kind in TOTALS_SCHEMA.items())
+        return tables

@@ -263,6 +263,6 @@ def _not_kept(what: str) -> NotIncremental:
     return NotIncremental(
         "what was carried is not complete",
         given=f"no {what}",
-        expected="all that the recompute of the stretch before kept, of the same declaration",
+        expected="all that the recompute of the part before kept, of the same declaration",
         remedy="recompute from the beginning of the log",
     )

@@ -169,9 +169,9 @@ def recomputed(
     """
     if carried is not None and batches is None:
         raise NotIncremental(
-            "a stretch of a log without its batches",
+            "a part of a log without its batches",
             given="carried, and no batches",
-            expected="the batches in which the stream read the stretch",
+            expected="the batches in which the stream read the part",
             remedy="pass batches=, or leave carried= out and the whole log in",
         )
     exact_in(session)

@@ -477,7 +477,7 @@ class Stateful:
 
     def kept(self) -> dict[str, DataFrame]:
         """The frames that the next interval of the log needs."""
-        assert self.batches is not None, "a stretch of the log ends with a batch"
+        assert self.batches is not None, "a part of the log ends with a batch"
         require_incremental(self.carrying.names)
         frames = {name: made() for name, made in self.carrying.kept.items()}
         return {CLOCKS: self.clocks.kept(self.batches), **frames}
