@@ -28,6 +28,7 @@ from recount.formats.protobuf_schemas import writer_message
 from recount.formats.registry_decoders import AvroDecoder
 from recount.recompute.parsing import Parser
 from recount.recompute.registry_parsing import AvroParser, ProtobufParser
+from recount.runtime.protobuf_files import FILE
 
 NAME = "decoding"
 DECLARED = RecordSchema.of(
@@ -121,8 +122,8 @@ def formats(records: int) -> list[Format]:
     avro_text, file = json.dumps(AVRO), _file()
     avro_decoder = AvroDecoder(DECLARED, None, lambda _: avro_text)
     avro_parser = AvroParser(DECLARED, names, lambda _: avro_text)
-    protobuf_decoder = ProtobufDecoder(DECLARED, None, lambda _: file)
-    protobuf_parser = ProtobufParser(DECLARED, names, lambda _: file)
+    protobuf_decoder = ProtobufDecoder(DECLARED, None, lambda _: ((FILE, file),))
+    protobuf_parser = ProtobufParser(DECLARED, names, lambda _: ((FILE, file),))
     return [
         Format(
             name="JSON",
@@ -173,7 +174,7 @@ def _in_avro(rows: Sequence[dict[str, Any]]) -> list[bytes]:
 
 def _file() -> str:
     """Of a message with the fields of a payment; its amount is a text, as a decimal is sent without types of others."""
-    file = FileDescriptorProto(name="payment.proto", syntax="proto3")
+    file = FileDescriptorProto(name="payment.proto", syntax="proto3", dependency=["google/protobuf/timestamp.proto"])
     message = file.message_type.add(name="Payment")
     message.oneof_decl.add(name="_note")
     kinds = {"customer": "STRING", "amount": "STRING", "pieces": "INT64", "rate": "DOUBLE", "paid": "BOOL"}
@@ -185,7 +186,7 @@ def _file() -> str:
 
 
 def _in_protobuf(rows: Sequence[dict[str, Any]], file: str) -> list[bytes]:
-    made, found = writer_message(file, (0,)).made, []
+    made, found = writer_message(((FILE, file),), (0,)), []
     for row in rows:
         message: Any = made()
         for name in ("customer", "pieces", "rate", "paid"):

@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
@@ -30,10 +31,16 @@ class Registry:
 
     address: str
 
-    def register(self, subject: str, schema: Any) -> int:
-        """Give ``schema`` to the registry, the text of a Protobuf file or an Avro schema; returns its id."""
+    def register(self, subject: str, schema: Any, references: Mapping[str, str] = MappingProxyType({})) -> int:
+        """Give ``schema`` to the registry, the text of a Protobuf file or an Avro schema; returns its id.
+
+        ``references`` are names of files that it imports, with their subjects.
+        """
         is_text = isinstance(schema, str)
-        given = {"schema": schema, "schemaType": "PROTOBUF"} if is_text else {"schema": json.dumps(schema)}
+        given: dict[str, Any] = {"schema": schema, "schemaType": "PROTOBUF"}
+        if not is_text:
+            given = {"schema": json.dumps(schema)}
+        given["references"] = [{"name": name, "subject": of, "version": 1} for name, of in references.items()]
         body = json.dumps(given).encode()
         headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         with urlopen(Request(f"{self.address}/subjects/{subject}/versions", body, headers), timeout=30) as answer:  # noqa: S310 - of this test

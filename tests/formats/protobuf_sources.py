@@ -21,17 +21,17 @@ from tests.formats.registry_streams import (
     streams_of,
 )
 from tests.integration.engine.drivers import delta_rows
-from tests.unit.formats.protobuf_writers import by_both, fill, wire
+from tests.unit.formats.protobuf_writers import by_both, fill, sink_file, wire
 
 from recount.declare.schema import DATE, LONG, STRING, RecordSchema, decimal, nested
 from recount.declare.topology import Topology
 from recount.formats.protobuf_schemas import writer_message
-from recount.formats.registry_encoders import sink_file
-from recount.formats.schema_registry import latest_schema, protobuf_schema, schema_id
+from recount.formats.schema_registry import latest_files, protobuf_files, schema_id
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
-from recount.recompute.registry_parsing import fetched_file
+from recount.recompute.registry_parsing import fetched_files
 from recount.runtime.errors import VARIABLE, SchemaRefused
+from recount.runtime.protobuf_files import Files
 
 _SECOND_MESSAGE = b"\2\2"
 
@@ -80,15 +80,15 @@ def _streams(tmp_path_factory: pytest.TempPathFactory, kafka: EmbeddedKafka, pro
 def _value(registry: Registry, schema_id: int, at_ms: int, row: dict[str, Any]) -> bytes:
     """Of a payment 999 microseconds after ``at_ms``."""
     at = {"seconds": at_ms // 1_000, "nanos": at_ms % 1_000 * 1_000_000 + 999_000}
-    message: Any = writer_message(_file(registry, schema_id), (1,)).made()
+    message: Any = writer_message(_files(registry, schema_id), (1,))()
     fill(message, {"at": at, "day": "2024-02-29", "receipt": b"\x01\x02", "pieces": [1, -2], **row})
     return wire(schema_id, message, _SECOND_MESSAGE)
 
 
-def _file(registry: Registry, schema_id: int) -> str:
+def _files(registry: Registry, schema_id: int) -> Files:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, registry.address)
-        return protobuf_schema(schema_id)
+        return protobuf_files(schema_id)
 
 
 def test_a_file_of_a_real_registry_is_read_by_both(
@@ -97,8 +97,8 @@ def test_a_file_of_a_real_registry_is_read_by_both(
     with registry_of(project, tmp_path) as registry:
         monkeypatch.setenv(VARIABLE, registry.address)
         number = registry.register("more-value", MORE)
-        files = protobuf_schema(number), fetched_file(number)
-    assert files[0] == files[1]
+        files = protobuf_files(number)
+        assert fetched_files(number) == files
     asked = RecordSchema.of(
         kind=nested("inner", "kind", kind=STRING),
         n=nested("inner", "part", "n", kind=LONG),
@@ -109,9 +109,25 @@ def test_a_file_of_a_real_registry_is_read_by_both(
     )
     inner = b"\x0a\x06\x08\x00\x13\x08\x05\x14"
     rest = b"\x12\x02\x08\x07\x1a\x07\x08\xe8\x0f\x10\x02\x18\x1d\x20\x09\x32\x07\x0a\x01k\x12\x02\x08\x01"
-    told = by_both([wire(number, inner + rest), wire(number, b"")], asked, lambda _: files[0])
+    told = by_both([wire(number, inner + rest), wire(number, b"")], asked, lambda _: files)
     good = {"kind": "A", "n": 5, "perhaps": Decimal("7.00"), "day": "2024-02-29", "one": 9, "by": "B"}
     assert told == [good, dict.fromkeys(asked.fields)]
+
+
+def test_a_file_of_a_real_registry_is_read_with_those_that_it_refers_to(
+    tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = 'syntax = "proto3"; package shared; message Money { string currency = 1; }'
+    text = 'syntax = "proto3"; import "shared/money.proto"; message M { int32 n = 1; shared.Money price = 2; }'
+    with registry_of(project, tmp_path) as registry:
+        monkeypatch.setenv(VARIABLE, registry.address)
+        registry.register("shared/money.proto", shared)
+        number = registry.register("referring-value", text, {"shared/money.proto": "shared/money.proto"})
+        files = protobuf_files(number)
+        assert fetched_files(number) == files
+    asked = RecordSchema.of(n=LONG, currency=nested("price", "currency", kind=STRING))
+    told = by_both([wire(number, b"\x08\x05\x12\x05\x0a\x03EUR")], asked, lambda _: files)
+    assert told == [{"n": 5, "currency": "EUR"}]
 
 
 def test_a_stream_of_protobuf_is_audited_green_and_red_once_a_row_is_altered(streams: Streams) -> None:
@@ -160,17 +176,14 @@ def test_a_real_registry_takes_a_file_that_is_added_to_and_keeps_its_numbers(
     with registry_of(project, tmp_path) as registry:
         monkeypatch.setenv(VARIABLE, registry.address)
         registry.require("BACKWARD")
-        assert latest_schema("results") is None
+        assert latest_files("results") is None
         first = sink_file("results", {"n": LONG, "amount": decimal(20, 2)}, None)
         number = schema_id("results", first, "PROTOBUF")
         assert schema_id("results", first, "PROTOBUF") == number
-        newest = latest_schema("results")
-        assert newest is not None
-        more = sink_file("results", {"text": STRING, "n": LONG}, newest)
+        more = sink_file("results", {"text": STRING, "n": LONG}, _newest("results"))
         assert "optional string text = 3;" in more
         assert schema_id("results", more, "PROTOBUF") != number
-        grown = latest_schema("results")
-        assert grown is not None
+        grown = _newest("results")
         assert sink_file("results", {"n": LONG, "amount": decimal(20, 2)}, grown) == grown
         with pytest.raises(SchemaRefused):
             sink_file("results", {"n": STRING}, grown)
@@ -179,6 +192,12 @@ def test_a_real_registry_takes_a_file_that_is_added_to_and_keeps_its_numbers(
         registry.require("FULL")  # of this registry it forbids every field that its older file has not
         with pytest.raises(SchemaRefused, match="results-value"):
             schema_id("results", sink_file("results", {"last": LONG}, grown), "PROTOBUF")
+
+
+def _newest(topic: str) -> str:
+    files = latest_files(topic)
+    assert files is not None
+    return files[-1][1]
 
 
 def _payments(registry: Registry) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.mutants.scene import Scene
-from tests.mutants.scenes_of_formats import avro_values, protobuf_texts, protobuf_values
+from tests.mutants.scenes_of_formats import avro_values, protobuf_values
 from tests.mutants.scenes_of_histories import HISTORIES, of_history
 from tests.mutants.scenes_of_time import (
     FLOWS,
@@ -63,7 +63,6 @@ _OTHERS: dict[str, Callable[[], Scene]] = {
     "a full sketch": a_full_sketch,
     "avro values": avro_values,
     "protobuf values": protobuf_values,
-    "protobuf texts": protobuf_texts,
 }
 
 

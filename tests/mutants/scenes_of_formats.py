@@ -1,4 +1,4 @@
-"""Scenes of values of a schema registry, written by hand: a library would write only what is right."""
+"""Scenes of values of a schema registry, written by hand: also such as no writer writes, if both read them alike."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _AVRO = Topic(
 )
 _LARGEST = 10**9 - 1
 _AVRO_CASES: Sequence[tuple[str, bytes]] = (
-    *(("n", bytes_) for bytes_ in (b"\x00", b"\x80\x00", b"\x01", b"\xff" * 9 + b"\x01", b"\xff" * 10 + b"\x01", b"")),
+    *(("n", bytes_) for bytes_ in (b"\x00", b"\x80\x00", b"\x01", b"\xff" * 9 + b"\x01", b"")),
     ("n", b"\x02\x00"),
-    *(("i", bytes_) for bytes_ in (b"\xff\xff\xff\xff\x0f", b"\xfe\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x10")),
+    *(("i", bytes_) for bytes_ in (b"\xff\xff\xff\xff\x0f", b"\xfe\xff\xff\xff\x0f")),
     *(("s", bytes_) for bytes_ in (b"\x00", b"\x04ab", b"\x04a", b"\x01", b"\x02\xff")),
-    *(("b", bytes_) for bytes_ in (b"\x00", b"\x01", b"\x02")),
+    *(("b", bytes_) for bytes_ in (b"\x00", b"\x01")),
     *(("x", struct.pack("<d", number)) for number in (0.5, float("inf"))),
-    *(("u", bytes_) for bytes_ in (b"\x00", b"\x02\x02a", b"\x04", b"\x01")),
-    *(("e", bytes_) for bytes_ in (b"\x00", b"\x02", b"\x04", b"\x01")),
+    *(("u", bytes_) for bytes_ in (b"\x00", b"\x02\x02a", b"\x04")),
+    *(("e", bytes_) for bytes_ in (b"\x00", b"\x02", b"\x04")),
     *(("d", b"\x08" + number.to_bytes(4, "big", signed=True)) for number in (_LARGEST, -_LARGEST, _LARGEST + 1, 5)),
     ("part", b"\x02\x63"),
     ("whole", b"\x02\x05"),
@@ -97,14 +97,6 @@ def protobuf_values() -> Scene:
     told += [head + place for place in (b"\x00", b"\x02\x00", b"\x02\x02", b"\x04\x02\x00", b"\x04\x02", b"\x02", b"")]
     told += [head + b"\x02\x02" + one for one in (*_MOMENTS, *_AMOUNTS, *_OTHERS)]
     return one_by_one("protobuf values", _PROTOBUF, [*told, *_heads(head)], is_interpreted=False)
-
-
-def protobuf_texts() -> Scene:
-    """A text that must be a number."""
-    topic = Topic(name="prices", key="id", value=RecordSchema.of(price=decimal(9, 2)), encoding="protobuf")
-    head = _of_schema(FILE_ID) + b"\x02\x02"
-    told = [head + _part(11, text) for text in (b"9999999.99", b"10000000.00", b"0.001", b"1e2")]
-    return one_by_one("protobuf texts", topic, [*told, head], is_interpreted=False)
 
 
 def _of_schema(number: int) -> bytes:

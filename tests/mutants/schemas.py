@@ -29,7 +29,9 @@ _FILE = """
 syntax = "proto3";
 package shop;
 
+import "confluent/type/decimal.proto";
 import "google/protobuf/timestamp.proto";
+import "google/type/date.proto";
 
 message Ignored {
   string text = 1;
@@ -49,7 +51,6 @@ message Order {
   int32 n = 8;
   repeated sint32 many = 9;
   google.type.Date day = 10;
-  string price = 11;
 }
 
 enum State {

@@ -18,9 +18,8 @@ RULE_MODULES = (
         f"declare/operators/{name}.py"
         for name in ("event_time", "joins", "keys_and_fields", "placement", "processing", "tables")
     ),
-    *(f"formats/{name}.py" for name in ("json_values", "record_decoder", "registry_decoders")),
-    *(f"formats/avro_{name}.py" for name in ("binary", "schemas")),
-    *(f"formats/protobuf_{name}.py" for name in ("resolution", "schemas", "texts")),
+    *(f"formats/{name}.py" for name in ("avro_values", "json_values", "record_decoder", "registry_decoders")),
+    *(f"formats/protobuf_{name}.py" for name in ("resolution", "schemas")),
     *(f"engine/stage/{name}.py" for name in ("exact_sums", "map_stage", "partials")),
     *(f"engine/exchange/{name}.py" for name in ("aggregation", "graph_computation")),
     *(f"engine/state/{name}.py" for name in ("keyed_rows", "open_windows")),

@@ -37,6 +37,9 @@ SHARED_WITH_THE_RECOMPUTE = {
         "ClosingWindows",
     },
     "recount.kafka.connection": {"SCAN_OPTIONS"},
+    # files of Protobuf by Google's compiler; what reads messages is of each side's own
+    "recount.runtime.protobuf_files": {"FILE", "Files", "NoProtobufFile", "descriptors"},
+    "recount.runtime.installation": {"require_extra"},
 }
 
 # What these declarations compute of themselves and the recompute may ask: shape and types, no rule of time or order.

@@ -26,16 +26,14 @@ from recount.formats.protobuf_schemas import (
     DATE,
     DECIMAL,
     TIMESTAMP,
-    NoProtobufSchema,
     Place,
     Step,
-    WriterMessage,
-    file_of,
     writer_message,
 )
 from recount.formats.registry_decoders import HEAD, RegistryDecoder
-from recount.formats.schema_registry import UnknownSchema, protobuf_schema
+from recount.formats.schema_registry import UnknownSchema, protobuf_files
 from recount.runtime.errors import Unresolvable
+from recount.runtime.protobuf_files import Files, NoProtobufFile, descriptors
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -60,7 +58,7 @@ _LONGEST = 5
 class Resolution:
     """How to read messages of a ``writer`` as ``declared``; raises ``Unresolvable``."""
 
-    def __init__(self, writer: WriterMessage, declared: RecordSchema) -> None:
+    def __init__(self, writer: type[Message], declared: RecordSchema) -> None:
         self._declared = declared
         self._made: dict[str, tuple[list[Step], Convert]] = {}
         for name, kind in declared.fields.items():
@@ -202,24 +200,24 @@ class ProtobufDecoder(RegistryDecoder):
         self,
         declared: RecordSchema,
         columns: Sequence[str] | None = None,
-        schema_of: Callable[[int], str] = protobuf_schema,
+        schema_of: Callable[[int], Files] = protobuf_files,
     ) -> None:
         super().__init__(declared, columns)
         self._schema_of = schema_of
-        self._files: dict[int, str | BadRecord] = {}
+        self._files: dict[int, Files | BadRecord] = {}
         self._by_message: dict[tuple[int, tuple[int, ...]], _Resolved | BadRecord] = {}
 
     def _fields_of(self, schema_id: int, value: bytes) -> dict[str, Any]:
-        file = self._files.get(schema_id)
-        if file is None:
-            file = self._files[schema_id] = self._file(schema_id)
-        if isinstance(file, BadRecord):
-            raise file
+        files = self._files.get(schema_id)
+        if files is None:
+            files = self._files[schema_id] = self._known_files(schema_id)
+        if isinstance(files, BadRecord):
+            raise files
         indexes, start = _indexes(value)
         wanted = schema_id, indexes
         reading = self._by_message.get(wanted)
         if reading is None:
-            reading = self._by_message[wanted] = self._reading(schema_id, file, indexes)
+            reading = self._by_message[wanted] = self._reading(schema_id, files, indexes)
         if isinstance(reading, BadRecord):
             raise reading
         from google.protobuf.message import DecodeError
@@ -232,22 +230,22 @@ class ProtobufDecoder(RegistryDecoder):
             raise BadRecord("undecodable", f"no value of schema {schema_id}: {error}") from error
         return resolution.fields_of(message)
 
-    def _file(self, schema_id: int) -> str | BadRecord:
+    def _known_files(self, schema_id: int) -> Files | BadRecord:
         try:
-            file = self._schema_of(schema_id)
-            file_of(file)
+            files = self._schema_of(schema_id)
+            descriptors(files)
         except UnknownSchema as error:
             return self._unreadable(str(error))
-        except NoProtobufSchema as error:
+        except NoProtobufFile as error:
             return self._unlike(schema_id, error)
-        return file
+        return files
 
-    def _reading(self, schema_id: int, file: str, indexes: tuple[int, ...]) -> _Resolved | BadRecord:
+    def _reading(self, schema_id: int, files: Files, indexes: tuple[int, ...]) -> _Resolved | BadRecord:
         declared = self._declared
         fields, readings = tuple(declared.fields.items()), tuple(declared.readings.items())
         try:
-            return _resolved(file, indexes, fields, readings, declared.required)
-        except (NoProtobufSchema, Unresolvable) as error:
+            return _resolved(files, indexes, fields, readings, declared.required)
+        except (NoProtobufFile, Unresolvable) as error:
             return self._unlike(schema_id, error)
 
 
@@ -276,13 +274,13 @@ def _index(value: bytes, at: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=256)
 def _resolved(
-    text: str,
+    files: Files,
     indexes: tuple[int, ...],
     fields: tuple[tuple[str, FieldType], ...],
     readings: tuple[tuple[str, Reading], ...],
     required: frozenset[str],
 ) -> _Resolved:
     """For all batches that a process decodes."""
-    writer = writer_message(text, indexes)
+    writer = writer_message(files, indexes)
     declared = RecordSchema(fields=dict(fields), required=required, readings=dict(readings))
-    return writer.made, Resolution(writer, declared)
+    return writer, Resolution(writer, declared)

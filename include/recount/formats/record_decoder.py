@@ -70,7 +70,7 @@ def _around(text: str) -> str:
     """A record with one field, which is of the schema ``text``: its values are encoded as that field alone is."""
     try:
         schema = json.loads(text)
-        return json.dumps({"type": "record", "name": "Key", "fields": [{"name": WHOLE[0], "type": schema}]})
+        return json.dumps({"type": "record", "name": "recount_key", "fields": [{"name": WHOLE[0], "type": schema}]})
     except (ValueError, RecursionError):
         return text
 

@@ -5,27 +5,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from recount.declare.schema import BadRecord, FieldType, RecordSchema
 from recount.declare.values import Reading
-from recount.formats.avro_binary import Malformed, Read, reader_of, whole_value
-from recount.formats.avro_schemas import NoAvroSchema, Resolution, parsed_schema
+from recount.formats.avro_values import AvroWriter, Malformed, NoAvroSchema, Resolution
 from recount.formats.json_values import Decoded, Fault, arrow_type
-from recount.runtime.errors import Unresolvable
-
-if TYPE_CHECKING:
-    pass
-
 from recount.formats.schema_registry import UnknownSchema, avro_schema
+from recount.runtime.errors import Unresolvable
 
 _MAGIC, HEAD = 0, 5
 """``HEAD`` bytes are before the value."""
 
 
-_Resolved = tuple[Read, Resolution]
+_Resolved = tuple[AvroWriter, Resolution]
 
 
 class RegistryDecoder(ABC):
@@ -92,9 +87,9 @@ class AvroDecoder(RegistryDecoder):
             reading = self._by_id[schema_id] = self._reading(schema_id)
         if isinstance(reading, BadRecord):
             raise reading
-        read, resolution = reading
+        writer, resolution = reading
         try:
-            record = whole_value(read, value, HEAD)
+            record = writer.value(value, HEAD)
         except Malformed as error:
             raise BadRecord("undecodable", f"no value of schema {schema_id}: {error}") from error
         return resolution.fields_of(record)
@@ -118,6 +113,6 @@ def _resolved(
     required: frozenset[str],
 ) -> _Resolved:
     """For all batches that a process decodes."""
-    writer = parsed_schema(text)
+    writer = AvroWriter(text)
     declared = RecordSchema(fields=dict(fields), required=required, readings=dict(readings))
-    return reader_of(writer), Resolution(writer, declared)
+    return writer, Resolution(writer, declared)

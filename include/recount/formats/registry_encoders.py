@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 from recount.declare.operators.nodes import KEY
 from recount.declare.schema import FieldType
 from recount.declare.topology import Written
-from recount.formats.protobuf_schemas import NoProtobufSchema, file_of, writer_message
-from recount.formats.schema_registry import latest_schema, schema_id, type_name
+from recount.formats.protobuf_schemas import file_of, writer_message
+from recount.formats.schema_registry import latest_files, schema_id, type_name
 from recount.runtime.errors import VARIABLE, SchemaRefused
 from recount.runtime.installation import require_extra
+from recount.runtime.protobuf_files import FILE, Files, NoProtobufFile
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto
@@ -97,9 +98,9 @@ def protobuf_encoder(written: Written) -> Encode:
 
 @lru_cache(maxsize=256)
 def _protobuf_encoder(_address: str, topic: str, fields: tuple[tuple[str, FieldType], ...]) -> Encode:
-    file = sink_file(topic, dict(fields), latest_schema(topic))
-    made = writer_message(file, (0,)).made  # a file that is none must not be registered
-    head = b"\0" + schema_id(topic, file, "PROTOBUF").to_bytes(4, "big") + _FIRST_MESSAGE
+    files = sink_files(topic, dict(fields), latest_files(topic))
+    made = writer_message(files, (0,))  # a file that is none must not be registered
+    head = b"\0" + schema_id(topic, files[-1][1], "PROTOBUF").to_bytes(4, "big") + _FIRST_MESSAGE
     names = [name for name, _ in fields]
 
     def encode(row: Mapping[str, Any]) -> bytes:
@@ -111,18 +112,18 @@ def _protobuf_encoder(_address: str, topic: str, fields: tuple[tuple[str, FieldT
     return encode
 
 
-def sink_file(topic: str, fields: Mapping[str, FieldType], newest: str | None) -> str:
-    """The file whose first message has the ``fields`` of the values of ``topic``: ``newest``, or one that adds to it.
+def sink_files(topic: str, fields: Mapping[str, FieldType], newest: Files | None) -> Files:
+    """Files of whose last the first message has the ``fields`` of values of ``topic``: ``newest``, or one added to.
 
     Raises ``SchemaRefused`` where ``newest`` has a field otherwise, or lacks one and is not as this makes files: it may
     reserve numbers, or import what is not read here.
     """
     wanted = {name: kind for name, kind in fields.items() if name != KEY}
     if newest is None:
-        return _file(type_name(topic), _numbered(wanted, 0))
+        return ((FILE, _file(type_name(topic), _numbered(wanted, 0))),)
     try:
         file = file_of(newest)
-    except NoProtobufSchema as error:
+    except NoProtobufFile as error:
         raise SchemaRefused(f"{topic}: the newest file is not read: {error}") from error
     known = {field.name: field for message in file.message_type[:1] for field in message.field}
     unlike = [name for name, kind in wanted.items() if name in known and not _is_like(known[name], kind)]
@@ -134,9 +135,9 @@ def sink_file(topic: str, fields: Mapping[str, FieldType], newest: str | None) -
         return newest
     lines = {field.number: (name, _NAMES.get(field.type, "")) for name, field in known.items()}
     name = file.message_type[0].name if file.message_type else ""
-    if newest.split() != _file(name, lines).split():
+    if [one.split() for _, one in newest] != [_file(name, lines).split()]:
         raise SchemaRefused(f"{topic}: the newest file has no {', '.join(lacking)}, and was written by somebody else")
-    return _file(name, {**lines, **_numbered(lacking, max(lines, default=0))})
+    return ((FILE, _file(name, {**lines, **_numbered(lacking, max(lines, default=0))})),)
 
 
 def _numbered(fields: Mapping[str, FieldType], last: int) -> dict[int, tuple[str, str]]:

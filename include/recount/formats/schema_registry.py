@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from recount.runtime.errors import VARIABLE, RegistryRefused, RegistryUnreachable, SchemaRefused
 from recount.runtime.installation import require_extra
+from recount.runtime.protobuf_files import FILE, Files
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -40,16 +41,17 @@ def avro_schema(schema_id: int) -> str:
     Raises ``UnknownSchema``, ``RegistryUnreachable`` or ``RegistryRefused``. What the registry has never changes; that
     it has no such id may, so this is asked again.
     """
-    return _fetched(os.environ.get(VARIABLE, ""), schema_id, _AVRO)
+    [(_, text)] = _fetched(os.environ.get(VARIABLE, ""), schema_id, _AVRO)
+    return text
 
 
-def protobuf_schema(schema_id: int) -> str:
-    """The Protobuf file with the id, as it was registered; raises what ``avro_schema`` does."""
+def protobuf_files(schema_id: int) -> Files:
+    """The Protobuf file with the id and those that it refers to, as registered; raises what ``avro_schema`` does."""
     return _fetched(os.environ.get(VARIABLE, ""), schema_id, _PROTOBUF)
 
 
 @lru_cache(maxsize=4096)
-def _fetched(address: str, schema_id: int, kind: str) -> str:
+def _fetched(address: str, schema_id: int, kind: str) -> Files:
     if schema_id > _LARGEST_ID:
         raise UnknownSchema(f"no registry has a schema {schema_id}")
     client = registry_client(address)
@@ -57,6 +59,7 @@ def _fetched(address: str, schema_id: int, kind: str) -> str:
 
     try:
         found = client.get_schema(schema_id)
+        files = _with_references(client, found) if kind == _PROTOBUF else ((FILE, str(found.schema_str)),)
     except SchemaRegistryError as error:
         code = error.error_code
         if error.http_status_code == 404 and isinstance(code, int) and 40400 <= code < 40500:
@@ -68,7 +71,23 @@ def _fetched(address: str, schema_id: int, kind: str) -> str:
         raise UnknownSchema(f"schema {schema_id} is not {kind} but {found.schema_type}")
     if found.references and kind == _AVRO:
         raise UnknownSchema(f"schema {schema_id} refers to other subjects")
-    return str(found.schema_str)
+    return files
+
+
+def _with_references(client: SchemaRegistryClient, schema: Any) -> Files:
+    """``schema`` behind all that it refers to."""
+    found: dict[str, str] = {}
+
+    def add(references: Any) -> None:
+        for one in references or ():
+            if one.name not in found:
+                found[one.name] = ""  # so that a circle ends
+                referred = client.get_version(one.subject, one.version).schema
+                add(referred.references)
+                found[one.name] = str(referred.schema_str)
+
+    add(schema.references)
+    return (*found.items(), (FILE, str(schema.schema_str)))
 
 
 def registry_failure(error: Any, when: str) -> RegistryUnreachable | RegistryRefused:
@@ -95,8 +114,8 @@ def _client(address: str, _process: int) -> SchemaRegistryClient:
     return SchemaRegistryClient({"url": address, **settings})
 
 
-def latest_schema(topic: str) -> str | None:
-    """The newest schema of the values of ``topic``, as it was registered; None where there is none.
+def latest_files(topic: str) -> Files | None:
+    """The newest file of the values of ``topic`` and those that it refers to; None where there is none.
 
     Raises ``SchemaRefused`` where the subject is of another kind than Protobuf, else what ``avro_schema`` raises.
     """
@@ -104,12 +123,13 @@ def latest_schema(topic: str) -> str | None:
 
     def ask() -> Any:
         client.clear_latest_caches()
-        return client.get_latest_version(subject).schema
+        found = client.get_latest_version(subject).schema
+        return found, _with_references(client, found)
 
     found = _answer(ask, f"asked for {subject}")
-    if found is not None and found.schema_type != "PROTOBUF":
-        raise SchemaRefused(f"{subject}: there is a schema of {found.schema_type}")
-    return None if found is None else str(found.schema_str)
+    if found is not None and found[0].schema_type != _PROTOBUF:
+        raise SchemaRefused(f"{subject}: there is a schema of {found[0].schema_type}")
+    return None if found is None else found[1]
 
 
 def schema_id(topic: str, schema: str, kind: Kind) -> int:

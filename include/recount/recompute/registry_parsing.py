@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from http.client import HTTPException
 from typing import Any, Protocol
 from urllib.error import HTTPError
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import pyarrow as pa
@@ -21,11 +23,11 @@ from pyspark.sql.pandas.types import to_arrow_type
 from recount.declare.operators.nodes import Source
 from recount.declare.schema import RecordSchema
 from recount.recompute.parsing import Parsed
-from recount.recompute.rules.avro_rules import WriterSchema
-from recount.recompute.rules.protobuf_rules import WriterFile
 from recount.recompute.rules.value_rules import Bad, header_fields, headers_named
 from recount.recompute.spark_columns import spark_type
 from recount.runtime.errors import VARIABLE, RegistryRefused, RegistryUnreachable
+from recount.runtime.installation import require_extra
+from recount.runtime.protobuf_files import FILE, Files
 
 _MOST_S = 15
 _IDS = range(2**31)
@@ -38,34 +40,48 @@ def fetched_schema(number: int) -> str:
     return _avro(os.environ.get(VARIABLE, ""), number)
 
 
-def fetched_file(number: int) -> str:
-    """The Protobuf file ``number`` as it was registered; raises ``Bad`` where the registry has no such."""
+def fetched_files(number: int) -> Files:
+    """The Protobuf file ``number`` and those that it refers to; raises ``Bad`` where the registry has no such."""
     return _protobuf(os.environ.get(VARIABLE, ""), number)
 
 
 @lru_cache(maxsize=4096)
 def _avro(registry: str, number: int) -> str:
-    found = _answered(registry, number)
+    found = _schema(registry, number)
     if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
         raise Bad("schema", f"schema {number} is no Avro that stands alone")
     return str(found["schema"])
 
 
 @lru_cache(maxsize=4096)
-def _protobuf(registry: str, number: int) -> str:
-    found = _answered(registry, number)
+def _protobuf(registry: str, number: int) -> Files:
+    found = _schema(registry, number)
     if found.get("schemaType") != "PROTOBUF":
         raise Bad("schema", f"schema {number} is no Protobuf")
-    return str(found["schema"])
+    files: dict[str, str] = {}
+    asked = deque([found])
+    while asked:
+        for one in asked.popleft().get("references") or ():
+            if one["name"] not in files:
+                told = _answered(
+                    registry, f"subjects/{quote(one['subject'], safe='')}/versions/{one['version']}", number
+                )
+                files[one["name"]] = str(told["schema"])
+                asked.append(told)
+    return (*files.items(), (FILE, str(found["schema"])))
 
 
-def _answered(registry: str, number: int) -> dict[str, Any]:
-    """The registry's answer for the schema ``number``."""
+def _schema(registry: str, number: int) -> dict[str, Any]:
     if number not in _IDS:
         raise Bad("schema", f"no registry has a schema {number}")
+    return _answered(registry, f"schemas/ids/{number}", number)
+
+
+def _answered(registry: str, path: str, number: int) -> dict[str, Any]:
+    """The registry's answer, for the schema ``number``, which can be one that it refers to."""
     if not registry.startswith(("http://", "https://")):
         raise RegistryRefused(f"no {VARIABLE}")
-    asked = f"{registry.rstrip('/')}/schemas/ids/{number}"
+    asked = f"{registry.rstrip('/')}/{path}"
     try:
         with urlopen(Request(asked, headers={"Accept": "application/json"}), timeout=_MOST_S) as answer:  # noqa: S310 - checked above
             found = json.load(answer)
@@ -100,22 +116,23 @@ class Writer(Protocol):
 class RegistryParser(ABC):
     """Parses the values of one topic; ``wanted`` limits what is returned, never what is checked.
 
-    ``schema_of`` gives the registry's schemas by their ids; None: as they were fetched.
+    ``schema_of`` gives the registry's schemas by their ids; None: as they were fetched. Needs the extra ``registry``.
     """
 
-    _fetched: Callable[[int], str]
+    _fetched: Callable[[int], Any]
 
     def __init__(
         self,
         schema: RecordSchema,
         wanted: Sequence[str],
-        schema_of: Callable[[int], str] | None = None,
+        schema_of: Callable[[int], Any] | None = None,
         *,
         of_sink: bool = False,
     ) -> None:
         self._schema, self._wanted, self._of_sink = schema, wanted, of_sink
         self._schema_of = schema_of or self._fetched
         self._writers: dict[int, Writer | Bad] = {}
+        require_extra("registry")
 
     @abstractmethod
     def _writer(self, number: int) -> Writer:
@@ -160,16 +177,20 @@ class AvroParser(RegistryParser):
 
     _fetched = staticmethod(fetched_schema)
 
-    def _writer(self, number: int) -> WriterSchema:
+    def _writer(self, number: int) -> Writer:
+        from recount.recompute.rules.avro_rules import WriterSchema
+
         return WriterSchema(number, self._schema_of(number), self._schema, of_sink=self._of_sink)
 
 
 class ProtobufParser(RegistryParser):
     """Parser of Protobuf values; see ``WriterFile``."""
 
-    _fetched = staticmethod(fetched_file)
+    _fetched = staticmethod(fetched_files)
 
-    def _writer(self, number: int) -> WriterFile:
+    def _writer(self, number: int) -> Writer:
+        from recount.recompute.rules.protobuf_rules import WriterFile
+
         return WriterFile(number, self._schema_of(number), self._schema, of_sink=self._of_sink)
 
 

@@ -33,7 +33,7 @@ LIBRARIES = MappingProxyType(
         "kubernetes": ("kubernetes",),
         "audit": ("great_expectations",),
         "serve": ("fastapi", "limits", "starlette", "uvicorn"),
-        "registry": ("fastavro", "authlib"),
+        "registry": ("authlib", "avro", "fastavro", "grpc_tools", "protobuf"),
         "local": ("httpx",),
     }
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +19,7 @@ from recount.declare.schema import (
     LONG,
     STRING,
     TIMESTAMP,
+    FieldType,
     RecordSchema,
     decimal,
     list_of,
@@ -26,9 +27,11 @@ from recount.declare.schema import (
 )
 from recount.formats.protobuf_resolution import ProtobufDecoder
 from recount.formats.protobuf_schemas import writer_message
+from recount.formats.registry_encoders import sink_files
 from recount.recompute.registry_parsing import ProtobufParser
+from recount.runtime.protobuf_files import FILE, Files
 
-SchemaOf = Callable[[int], str]
+SchemaOf = Callable[[int], Files]
 Told = list[dict[str, Any] | str]
 
 
@@ -59,7 +62,7 @@ def field(
 
 def map_field(message: DescriptorProto, name: str, number: int, key: str, kind: str) -> None:
     """Add a map."""
-    entry = message.nested_type.add(name=f"{name.capitalize()}Entry")
+    entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
     entry.options.map_entry = True
     field(entry, "key", 1, key)
     field(entry, "value", 2, kind)
@@ -68,7 +71,10 @@ def map_field(message: DescriptorProto, name: str, number: int, key: str, kind: 
 
 def file_of(syntax: str = "proto3") -> FileDescriptorProto:
     """A file without messages, of the package ``shop``."""
-    return FileDescriptorProto(name="shop/order.proto", package="shop", syntax=syntax)
+    file = FileDescriptorProto(name="shop/order.proto", package="shop", syntax=syntax)
+    file.dependency.extend(f"google/protobuf/{name}.proto" for name in ("timestamp", "wrappers"))
+    file.dependency.extend(["google/type/date.proto", "confluent/type/decimal.proto"])
+    return file
 
 
 def order_file(syntax: str = "proto3") -> FileDescriptorProto:
@@ -143,14 +149,20 @@ DECLARED = RecordSchema.of(
 """Of an Order everything that can be read, but for the text of a price."""
 
 
-def text_of(file: FileDescriptorProto) -> str:
-    """As a registry has it."""
-    return base64.b64encode(file.SerializeToString()).decode()
+def files_of(file: FileDescriptorProto | str) -> Files:
+    """``file`` as a registry has it: its text, or its descriptor."""
+    return ((FILE, file if isinstance(file, str) else base64.b64encode(file.SerializeToString()).decode()),)
+
+
+def sink_file(topic: str, fields: Mapping[str, FieldType], newest: str | None) -> str:
+    """The file by which values of a sink are written; ``newest`` refers to no other."""
+    [(_, file)] = sink_files(topic, fields, None if newest is None else files_of(newest))
+    return file
 
 
 def message_of(file: FileDescriptorProto, row: dict[str, Any], indexes: Sequence[int] = (0,)) -> Message:
     """A message with the fields of ``row``; decimals, moments and days are pairs and triples of numbers."""
-    made = writer_message(text_of(file), indexes).made()
+    made = writer_message(files_of(file), indexes)()
     fill(made, row)
     return made
 
@@ -198,9 +210,9 @@ def by_recompute(values: Sequence[bytes | None], declared: RecordSchema, schema_
     return _told(parsed.columns, {index: reason for index, (reason, _) in parsed.bad.items()}, len(values))
 
 
-def by_both(values: Sequence[bytes | None], declared: RecordSchema, file: FileDescriptorProto | SchemaOf) -> Told:
+def by_both(values: Sequence[bytes | None], declared: RecordSchema, file: FileDescriptorProto | str | SchemaOf) -> Told:
     """What both say; fails where they differ."""
-    schema_of = (lambda _: text_of(file)) if isinstance(file, FileDescriptorProto) else file
+    schema_of = (lambda _: files_of(file)) if isinstance(file, FileDescriptorProto | str) else file
     found = by_stream(values, declared, schema_of)
     assert repr(found) == repr(by_recompute(values, declared, schema_of))
     return found

@@ -1,4 +1,4 @@
-"""Stream and recompute read Avro by code of their own: the same values, the same bad ones, and what fastavro reads."""
+"""The stream reads Avro by fastavro, the recompute by Apache's library: the same values, and the same bad ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.formats.avro_writers import (
     DECLARED,
-    PARSED,
     WRITER,
     by_recompute,
     by_stream,
@@ -43,24 +42,21 @@ GOOD = {
 }
 
 
-def by_fastavro(value: bytes) -> dict[str, Any] | None:
-    """The declared fields; None where one of them cannot be held."""
-    found: Any = fastavro.schemaless_reader(BytesIO(value[5:]), PARSED)
-    if found["id"] is None or not math.isfinite(found["ratio"]):
+def expected_of(row: dict[str, Any]) -> dict[str, Any] | None:
+    """The declared fields of what was written; None where one of them cannot be held."""
+    if row["id"] is None or not math.isfinite(row["ratio"]):
         return None
-    moment = found["count"]
-    count = moment if moment is None or type(moment) is int else round(moment.timestamp() * 1000)
-    return {name: count if name == "count" else found[name] for name in DECLARED.fields}
+    return {name: row[name] for name in DECLARED.fields}
 
 
 @settings(max_examples=300)
-@given(st.lists(rows.map(lambda row: {**row, "count": row["count"] and row["count"] % 10**12}), max_size=5))
-def test_what_a_producer_wrote_is_read_by_both_as_fastavro_reads_it(written: list[dict[str, Any]]) -> None:
+@given(st.lists(rows, max_size=5))
+def test_what_a_producer_wrote_is_read_by_both(written: list[dict[str, Any]]) -> None:
     values = [wire(7, row) for row in written]
     found, bad = by_stream(values)
     assert (found, bad) == by_recompute(values)
-    for index, value in enumerate(values):
-        expected = by_fastavro(value)
+    for index, row in enumerate(written):
+        expected = expected_of(row)
         assert (index in bad) is (expected is None)
         assert expected is None or found[index] == expected
 
@@ -68,7 +64,8 @@ def test_what_a_producer_wrote_is_read_by_both_as_fastavro_reads_it(written: lis
 @settings(max_examples=500)
 @given(rows, st.data())
 @example(GOOD, None)
-def test_bytes_that_were_damaged_are_good_to_both_or_to_neither(row: dict[str, Any], data: Any) -> None:
+def test_bytes_that_were_damaged_are_never_another_value_to_one_of_the_two(row: dict[str, Any], data: Any) -> None:
+    """What the recompute reads the stream reads, too; where it reads more, the audit names the record."""
     value = bytearray(wire(7, row))
     if data is not None:
         for _ in range(data.draw(st.integers(1, 3))):
@@ -78,13 +75,38 @@ def test_bytes_that_were_damaged_are_good_to_both_or_to_neither(row: dict[str, A
         value = value[: data.draw(st.integers(5, len(value)))]
     values: list[bytes | None] = [bytes(value)]
     ((found,), bad), ((other,), also_bad) = by_stream(values), by_recompute(values)
-    assert (repr(found), bad) == (repr(other), also_bad)
+    assert not bad or also_bad
+    if not also_bad:  # of a boolean see LENIENT
+        assert repr({**found, "vip": 0}) == repr({**other, "vip": 0})
 
 
-@given(st.binary(max_size=60))
-def test_any_bytes_are_good_to_both_or_to_neither(rest: bytes) -> None:
-    values: list[bytes | None] = [rest, b"\0\0\0\0\7" + rest]
-    assert repr(by_stream(values)) == repr(by_recompute(values))
+@settings(max_examples=200)
+@given(rows, st.data())
+def test_a_value_that_is_cut_off_or_has_more_is_bad_to_both(row: dict[str, Any], data: Any) -> None:
+    value = wire(7, row)
+    values = [value[: data.draw(st.integers(0, len(value) - 1))], value + b"\0"]
+    assert set(by_stream(values)[1]) == set(by_recompute(values)[1]) == {0, 1}
+
+
+_ENUM = {"type": "enum", "name": "State", "symbols": ["OPEN", "PAID"]}
+LENIENT: list[tuple[Any, FieldType, bytes, object, object]] = [
+    ("boolean", BOOLEAN, b"\x02", True, False),
+    (["null", "long"], LONG, b"\x01\x02", 1, "undecodable"),
+    (_ENUM, STRING, b"\x01", "PAID", "undecodable"),
+    ("long", LONG, b"\xff" * 9 + b"\x7f", -(2**63), "undecodable"),
+    ("int", LONG, b"\xfe" * 7 + b"\x01", 560733615022015, 560733615022015),
+]
+
+
+@pytest.mark.parametrize(("avro", "declared", "body", "to_stream", "to_recompute"), LENIENT)
+def test_bytes_that_no_writer_writes_may_be_a_value_to_the_stream_and_the_audit_names_them(
+    avro: Any, declared: FieldType, body: bytes, to_stream: object, to_recompute: object
+) -> None:
+    """Own_streams.md lists them. Where a library changes its mind, so must the page."""
+    values: list[bytes | None] = [b"\0\0\0\0\1" + body]
+    for read, expected in ((by_stream, to_stream), (by_recompute, to_recompute)):
+        [row], bad = read(values, RecordSchema.of(it=declared), _of(avro))
+        assert bad.get(0, row["it"]) == expected
 
 
 def test_what_is_bad_of_a_value_says_which_schema_and_what_is_declared() -> None:
@@ -188,12 +210,24 @@ def test_a_registry_that_does_not_answer_makes_no_record_bad() -> None:
             read([wire(7, GOOD)], DECLARED, unreachable)
 
 
-def test_an_array_of_nothing_ends_though_it_claims_billions() -> None:
-    avro = {"type": "array", "items": "null"}
+@pytest.mark.parametrize(
+    ("items", "reason"),
+    [
+        ("null", "schema"),
+        ({"type": "fixed", "name": "F", "size": 0}, "schema"),
+        ({"type": "record", "name": "E", "fields": [{"name": "n", "type": "null"}]}, "schema"),
+        ("boolean", "undecodable"),
+        (["null"], "undecodable"),
+        ({"type": "array", "items": "int"}, "undecodable"),
+    ],
+)
+def test_an_array_ends_though_it_claims_billions(items: Any, reason: str) -> None:
+    """Of items that take no bytes a few bytes could claim any number: no schema may have them."""
+    avro = {"type": "array", "items": items}
     writer = {"type": "record", "name": "R", "fields": [{"name": "a", "type": avro}, {"name": "it", "type": "long"}]}
     values: list[bytes | None] = [b"\0\0\0\0\7" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + b"\0\0"]
     for read in (by_stream, by_recompute):
-        assert read(values, RecordSchema.of(it=LONG), lambda _: json.dumps(writer))[1] == {0: "undecodable"}
+        assert read(values, RecordSchema.of(it=LONG), lambda _: json.dumps(writer))[1] == {0: reason}
 
 
 def test_a_schema_that_lies_in_itself_is_read() -> None:

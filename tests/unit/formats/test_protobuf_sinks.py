@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.unit.formats.protobuf_writers import sink_file
 from tests.unit.formats.served_registry import ServedRegistry, emitted, served
 from tests.unit.formats.test_avro_sinks import rows as avro_rows
 
@@ -21,7 +22,7 @@ from recount.declare.topology import Topology, Written, stream
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.commit.output_records import output_records
 from recount.formats.protobuf_resolution import ProtobufDecoder
-from recount.formats.registry_encoders import protobuf_encoder, sink_file
+from recount.formats.registry_encoders import protobuf_encoder
 from recount.recompute.registry_parsing import ProtobufParser
 from recount.runtime.errors import VARIABLE, InvalidDeclaration, SchemaRefused
 

@@ -8,14 +8,25 @@ from typing import Any
 import pytest
 from tests.unit.formats.served_registry import answering
 
-from recount.formats.schema_registry import UnknownSchema, avro_schema, protobuf_schema
+from recount.formats.schema_registry import UnknownSchema, avro_schema, protobuf_files
 from recount.profile.daemon import free_ports
-from recount.recompute.registry_parsing import fetched_file, fetched_schema
+from recount.recompute.registry_parsing import fetched_files, fetched_schema
 from recount.recompute.rules.value_rules import Bad
 from recount.runtime.errors import VARIABLE, RegistryRefused, RegistryUnreachable
+from recount.runtime.protobuf_files import FILE
 
-Ask = Callable[[int], str]
-REFERENCES = [{"name": "other.Name", "subject": "s", "version": 1}]
+Ask = Callable[[int], Any]
+
+
+def _reference(name: str, version: int) -> list[dict[str, Any]]:
+    return [{"name": name, "subject": "of/others", "version": version}]
+
+
+VERSIONS: dict[str, dict[str, Any]] = {
+    "3": {"schema": "message A {}", "schemaType": "PROTOBUF", "references": _reference("b.proto", 4)},
+    "4": {"schema": "message B {}", "schemaType": "PROTOBUF"},
+}
+"""Of the subject of other files."""
 ANSWERS: dict[int, tuple[int, object]] = {
     1: (200, {"schema": '"string"'}),
     2: (404, {"error_code": 40403, "message": "Schema not found"}),
@@ -23,12 +34,13 @@ ANSWERS: dict[int, tuple[int, object]] = {
     4: (401, {"error_code": 401, "message": "who are you"}),
     5: (404, {"message": "no such path"}),
     6: (200, {"schema": "message M {}", "schemaType": "PROTOBUF"}),
-    7: (200, {"schema": '"other.Name"', "references": REFERENCES}),
-    8: (200, {"schema": 'import "s"; message M {}', "schemaType": "PROTOBUF", "references": REFERENCES}),
+    7: (200, {"schema": '"other.Name"', "references": _reference("other.Name", 3)}),
+    8: (200, {"schema": "message M {}", "schemaType": "PROTOBUF", "references": _reference("a.proto", 3)}),
     9: (200, {"schema": "{}", "schemaType": "JSON"}),
+    10: (200, {"schema": "message M {}", "schemaType": "PROTOBUF", "references": _reference("a.proto", 5)}),
 }
 AVRO = (avro_schema, fetched_schema)
-FILES = (protobuf_schema, fetched_file)
+FILES = (protobuf_files, fetched_files)
 """To the stream and to the recompute."""
 BAD = (UnknownSchema, Bad)
 
@@ -39,7 +51,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     found: list[int] = []
 
     def answer(_method: str, path: str, _given: dict[str, Any]) -> tuple[int, object]:
-        found.append(int(path.partition("?")[0].rpartition("/")[2]))
+        path = path.partition("?")[0]
+        if path.startswith("/subjects/of%2Fothers/versions/"):
+            version = path.rpartition("/")[2]
+            if version not in VERSIONS:
+                return 404, {"error_code": 40402, "message": "Version not found"}
+            return 200, {"subject": "of/others", "version": int(version), "id": 100, **VERSIONS[version]}
+        found.append(int(path.rpartition("/")[2]))
         return ANSWERS[found[-1]]
 
     with answering(answer) as address:
@@ -55,8 +73,10 @@ def test_a_schema_is_asked_for_once(asked: list[int], ask: Ask) -> None:
 
 @pytest.mark.parametrize("ask", FILES)
 def test_a_file_of_protobuf_is_asked_for_once_and_may_refer_to_others(asked: list[int], ask: Ask) -> None:
-    assert (ask(6), ask(6)) == ("message M {}", "message M {}")
-    assert ask(8) == 'import "s"; message M {}'
+    assert (ask(6), ask(6)) == (((FILE, "message M {}"),),) * 2
+    *others, own = ask(8)
+    assert sorted(others) == [("a.proto", "message A {}"), ("b.proto", "message B {}")]
+    assert own == (FILE, "message M {}")
     assert asked == [6, 8]
 
 
@@ -65,7 +85,7 @@ def test_a_file_of_protobuf_is_asked_for_once_and_may_refer_to_others(asked: lis
     ("asks", "numbers", "error"),
     [
         (AVRO, [2, 6, 7, 9], BAD),
-        (FILES, [1, 2, 9], BAD),
+        (FILES, [1, 2, 9, 10], BAD),
         ((*AVRO, *FILES), [3], RegistryUnreachable),
         ((*AVRO, *FILES), [4, 5], RegistryRefused),
     ],

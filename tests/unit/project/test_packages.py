@@ -84,6 +84,8 @@ PARTS = {
     "recount.serve.http_answers": "serve",
     "recount.serve.listening": "serve",
     "recount.profile": "local",
+    "recount.recompute.rules.avro_rules": "registry",
+    "recount.recompute.rules.protobuf_rules": "registry",
 }
 # another extra brings them too, by way of its own packages
 ALSO_BRINGS = {"airflow": {"fastapi", "starlette", "httpx"}, "local": {"fastapi", "starlette"}}

@@ -318,9 +318,9 @@ def as_values(schema: RecordSchema) -> RecordSchema:
 
 
 def within_one_field(schema: RecordSchema) -> RecordSchema:
-    """The fields of ``as_values`` in a record whose one field, of the name "", is the whole key."""
+    """The fields of ``as_values`` in a record whose one field, ``whole``, is the whole key."""
     moved = {
-        name: replace(one, path=one.path if one.path == ("",) else ("", *one.path))
+        name: replace(one, path=("whole",) if one.path == ("",) else ("whole", *one.path))
         for name, one in schema.readings.items()
     }
     return replace(schema, readings=moved)
@@ -330,7 +330,7 @@ def within_one_field_of(text: str) -> str:
     """The Avro schema of that record, where ``text`` is the key's; what is no JSON stays so, or nests too deep."""
     try:
         key = json.loads(text)
-        return json.dumps({"type": "record", "name": "Whole", "fields": [{"name": "", "type": key}]})
+        return json.dumps({"type": "record", "name": "recount_whole", "fields": [{"name": "whole", "type": key}]})
     except (ValueError, RecursionError):
         return text
 
