@@ -139,12 +139,6 @@ def test_bytes_that_were_damaged_are_never_another_value_to_one_of_the_two(
         assert repr({**found, **of_maps}) == repr({**other, **of_maps})
 
 
-@settings(max_examples=60)
-@given(rows, rows, st.sampled_from(["proto2", "proto3"]))
-def test_two_messages_one_behind_the_other_are_one(one: dict[str, Any], other: dict[str, Any], syntax: str) -> None:
-    by_both([wire(7, _written(syntax, one) + _written(syntax, other))], DECLARED, FILES[syntax])
-
-
 WIRE = RecordSchema.of(
     s=STRING,
     n=LONG,
@@ -153,7 +147,6 @@ WIRE = RecordSchema.of(
     k=nested("map", "k", kind=LONG),
     of_enum=nested("kinds", "k", kind=STRING),
     one=LONG,
-    y=nested("g", "y", kind=LONG),
 )
 
 
@@ -169,15 +162,10 @@ def _wire_file(syntax: str) -> FileDescriptorProto:
     field(message, "undeclared", 4, "string")
     field(message, "enum", 6, "Kind")
     field(message, "enums", 8, "Kind", many=True)
-    field(message, "m", 10, "M")
     map_field(message, "map", 11, "string", "int32")
     map_field(message, "kinds", 12, "string", "Kind")
     field(message, "one", 13, "int32", one_of=0)
     field(message, "other", 14, "Kind", one_of=0)
-    if syntax == "proto2":
-        field(message.nested_type.add(name="G"), "y", 1, "int32")
-        group = field(message, "g", 15, "G")
-        group.type = group.TYPE_GROUP
     return file
 
 
@@ -219,28 +207,6 @@ def test_numbers_that_an_enum_has_not_are_no_value_in_proto2_and_bad_in_proto3()
         value for _, value in expected
     ]
     assert by_both(values[:4], WIRE, _wire_file("proto3")) == ["schema"] * 4
-
-
-def test_a_group_of_proto2_is_a_message() -> None:
-    file = _wire_file("proto2")
-    bodies = [b"\x7b\x08\x05\x7c", b"\x7b\x08\x05\x7c\x7b\x7c", b"\x7a\x02\x08\x05", b"\x7b\x08\x05\x74"]
-    told = by_both([wire(7, body) for body in bodies], RecordSchema.of(y=nested("g", "y", kind=LONG)), file)
-    assert told == [{"y": 5}, {"y": 5}, {"y": None}, "undecodable"]
-
-
-def test_messages_lie_in_each_other_up_to_a_hundred_deep() -> None:
-    def nest(depth: int) -> bytes:
-        made = b""
-        for _ in range(depth):
-            made = (
-                b"\x52"
-                + (bytes([len(made)]) if len(made) < 128 else bytes([len(made) % 128 + 128, len(made) // 128]))
-                + made
-            )
-        return wire(7, made)
-
-    told = by_both([nest(99), nest(100), nest(101), nest(200)], RecordSchema.of(n=LONG), _wire_file("proto3"))
-    assert told == [{"n": 0}, {"n": 0}, "undecodable", "undecodable"]
 
 
 def test_what_is_bad_of_a_value_says_which_schema_and_what_is_declared() -> None:
