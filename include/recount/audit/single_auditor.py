@@ -36,7 +36,7 @@ from recount.audit.explain.causes import output_differences, unlisted_difference
 from recount.audit.explain.completeness import short_lived, unexplained
 from recount.audit.findings.finding_register import Findings, Interval, Source, certificates_in_force
 from recount.audit.integrity.evidence import Evidence, Witness
-from recount.audit.integrity.strangers import Lineage, hidden_rows, overfull_batches, seed_sha256, strange_rows
+from recount.audit.integrity.strangers import Lineage, hidden_rows, overfull_batches, strange_rows
 from recount.audit.integrity.table_checksums import KeptRows, TableChecksums
 from recount.audit.integrity.table_files import altered_files
 from recount.certificate.finding import Difference, PartitionAccount, Register
@@ -327,7 +327,7 @@ class Auditor:
             *topic_faults(scope.before, scope.ledger.proofs, scope.topic_ids),
             *scope.short,
             *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
-            *self._erasure_differences(scope),
+            *scope.erased.differences_behind(scope.stretch.seed.run, self.store),
             *scope.aside.differences(),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
             *hidden_rows(self._tables, self._topology),
@@ -340,19 +340,6 @@ class Auditor:
             *judgement.corrections,
         ]
         return differences or overfull_batches(self._tables, self._topology, scope.ledger)
-
-    def _erasure_differences(self, scope: _Scope) -> list[Difference]:
-        """Return what is wrong with the records of erasures, and with what the newest of them left for this audit."""
-        seed = scope.stretch.seed.run
-        if seed is None or scope.erased.newest is None:
-            return scope.erased.differences()
-        is_last = self.store.runs()[-1].audit == seed.audit
-        # later audits may have removed what was released from what the erasure left
-        snapshot = seed_sha256(self._tables, self._topology.name, seed.lineage) if is_last else None
-        return [
-            *scope.erased.differences(),
-            *scope.erased.seed_differences(self.store.document_of(seed.audit), snapshot),
-        ]
 
     def _settled(self, scope: _Scope) -> Ledger:
         reached = judgeable_offsets(self._connection, self._tables, self._topology)

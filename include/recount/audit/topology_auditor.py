@@ -215,7 +215,7 @@ class TopologyAuditor:
             *topic_faults(scope.before, scope.ledger.proofs, scope.topic_ids),
             *scope.short,
             *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
-            *self._erasure_differences(scope),
+            *scope.erased.differences_behind(scope.seed.run, self.store),
             *scope.aside.differences(),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
             *altered_files(self._tables, self._topology, scope.identities, scope.seed.order, scope.cut),
@@ -278,12 +278,6 @@ class TopologyAuditor:
             begins_after=scope.begins_after,
             built_on=(corrections_kept(self.store, scope.audit),) if missed else (),
         )
-
-    def _erasure_differences(self, scope: Scope) -> list[Difference]:
-        """Return what is wrong with the records of erasures, and with the audit that the newest of them left."""
-        seed = scope.seed.run
-        run = None if seed is None or scope.erased.newest is None else self.store.document_of(seed.audit)
-        return [*scope.erased.differences(), *scope.erased.seed_differences(run, None)]
 
     def _checksums(
         self, identity: Identity, scope: Scope, gone: Released | None, unsettled: Unsettled | None

@@ -32,7 +32,7 @@ from recount.audit.cut.auditable import published_offsets
 from recount.audit.cut.audited_ledger import Ledger
 from recount.audit.cut.in_force import InForce
 from recount.audit.findings.finding_register import certificates_in_force, read_register
-from recount.audit.integrity.strangers import Lineage, rows_of, seed_sha256
+from recount.audit.integrity.strangers import Lineage, rows_of
 from recount.audit.integrity.table_checksums import KeptRows, LineageChecksums, TableChecksums, corrections_of
 from recount.declare.registry import Stream
 from recount.declare.topology import Topology
@@ -218,7 +218,7 @@ class StreamErasure(KeyErasure):
             "audit": run.audit,
             "offsets": offsets,
             "backfills": published_backfills(Connection.of(self.settings), self.declared),
-            "snapshot_before": self._seed_sha256(run),
+            "snapshot_before": self._snapshot_sha256(run),
         }
 
     def _complete(self, begun: Erasure) -> Erasure:
@@ -246,13 +246,12 @@ class StreamErasure(KeyErasure):
                 purge(path)
         purge_state(self._tables, self.name)
         self.observer("files")
-        return replace(begun, snapshot_after=self._seed_sha256(run), run_sha256=run_sha256(document))
+        return replace(begun, snapshot_after=self._snapshot_sha256(run), run_sha256=run_sha256(document))
 
-    def _seed_sha256(self, run: Run) -> str:
-        """The SHA-256 of what an audit goes on from that begins at ``run``."""
-        if flow_of(self.declared) is not None:
-            return seed_sha256(self._tables, self.name, run.lineage)
-        return snapshot_sha256(self._tables, self.name, run.audit)
+    def _snapshot_sha256(self, run: Run) -> str | None:
+        """The SHA-256 of the snapshot of ``run``. A single aggregation has none: its row in ``runs`` has checksums."""
+        is_single = flow_of(self.declared) is not None
+        return None if is_single else snapshot_sha256(self._tables, self.name, run.audit)
 
     def _hindrances(self) -> Iterator[str]:
         stream, tables, connection = self.name, self._tables, Connection.of(self.settings)
@@ -295,7 +294,7 @@ class StreamErasure(KeyErasure):
             yield f"{one.place} has other rows than the audit {run.audit} went on from: {audit_it} --from-the-beginning"
         if flow_of(self.declared) is None:
             handed_on, told = self._held(run).handed_on, erased.snapshot_of(run.audit, newest.get("snapshot"))
-            if handed_on is None or told != self._seed_sha256(run):
+            if handed_on is None or told != self._snapshot_sha256(run):
                 yield f"the snapshot of the audit {run.audit} is not what its certificate says: {audit_it}"
             else:
                 handed_on.count(self.order.key)  # raises where rows of a key cannot be found

@@ -12,7 +12,7 @@ from tests.unit.audit.documents import a_run, findings
 from tests.unit.lifecycle.test_signed_orders import BEGUN, ORDER
 
 from recount.audit.carry.erased_keys import AsideRecords, ErasedKeys, run_sha256
-from recount.audit.carry.store import Run
+from recount.audit.carry.store import AuditStore, Run
 from recount.audit.certificate.certificate_files import load
 from recount.audit.certificate.issuing import issue
 from recount.audit.certificate.signing import make_keys, signed_record, signer_in
@@ -22,6 +22,7 @@ from recount.declare.fingerprint import Declared
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 from recount.tables.decisions import AsideLog, DeclarationLog, ErasureLog
+from recount.tables.places import Tables
 from recount.tables.signed_orders import AsideOrder, Erasure
 
 DONE = replace(BEGUN, state="done", stream="revenue", snapshot_before="a", snapshot_after="b")
@@ -148,13 +149,14 @@ def test_a_snapshot_must_be_what_erasures_left_one_after_the_other(settings: Set
 
 
 def test_what_the_next_audit_goes_on_from_must_be_what_was_signed(settings: Settings) -> None:
-    row = {"audit": "night-3", "checksums": 1}
-    noted(settings, replace(DONE, run_sha256=run_sha256(row)))
+    store, left = AuditStore(None, Tables(settings.data), "revenue"), run("night-3")
+    store.complete(left)
+    noted(settings, replace(DONE, run_sha256=run_sha256(store.document_of("night-3"))))
     erased = ErasedKeys.of(settings, "revenue")
-    assert erased.seed_differences(row, "b") == erased.seed_differences(row, None) == []
-    assert [one.verdict for one in erased.seed_differences({**row, "checksums": 2}, "b")] == ["altered"]
-    assert [one.verdict for one in erased.seed_differences(row, "c")] == ["altered"]
-    assert erased.seed_differences({"audit": "night-4"}, "c") == []
+    assert erased.differences_behind(left, store) == erased.differences_behind(None, store) == []
+    store.complete(replace(left, outcome="violation"))
+    assert [one.verdict for one in erased.differences_behind(left, store)] == ["altered"]
+    assert erased.differences_behind(run("night-4"), store) == []
 
 
 def test_a_later_certificate_lists_every_erasure_of_the_one_before(settings: Settings) -> None:

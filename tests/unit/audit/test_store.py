@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from recount.audit.carry.store import (
     Seed,
 )
 from recount.audit.cut.audited_ledger import Ledger
-from recount.audit.integrity.strangers import Lineage, rows_of, seed_sha256
+from recount.audit.integrity.strangers import Lineage, rows_of
 from recount.audit.integrity.table_checksums import KeptRows, LineageChecksums
 from recount.audit.night import trim_audits
 from recount.backfill.single_backfill import newest_audit
@@ -335,26 +334,3 @@ def test_another_version_of_polars_may_hash_otherwise(nights: Nights) -> None:
     other = {name: rows[PARTIALS].head(1) for name in (PARTIALS, PUBLISHED)}
     assert sums.altered(other) == [PARTIALS, PUBLISHED]
     assert replace(sums, polars="0.1").altered(other) == []
-
-
-ROWS = [("zoe", Decimal("1.50")), ("noah", Decimal("2.00"))]
-
-
-def seeded(folder: Path, rows: Sequence[tuple[str, Decimal]], *, parts: int = 1) -> str:
-    tables = Tables(str(folder))
-    store = AuditStore(None, tables, "bills")
-    for name in (PARTIALS, PUBLISHED):
-        for audit in ("night-1", "night-2"):
-            for part in range(parts):
-                frame = pl.DataFrame(rows[part::parts], {"who": pl.String, "fees": pl.Decimal(15, 2)}, orient="row")
-                store.put_rows(name, audit, frame, part=part)
-    return seed_sha256(tables, "bills", ("night-1", "night-2"))
-
-
-def test_order_and_files_do_not_matter_and_every_value_does(tmp_path: Path) -> None:
-    whole = seeded(tmp_path / "a", ROWS)
-    assert seeded(tmp_path / "b", ROWS[::-1], parts=2) == whole
-    assert seeded(tmp_path / "c", [ROWS[0], ("noah", Decimal("2.01"))]) != whole
-    assert seeded(tmp_path / "d", ROWS[:1]) != whole
-    assert seed_sha256(Tables(str(tmp_path / "a")), "bills", ("night-1",)) != whole
-    assert len(seed_sha256(Tables(str(tmp_path / "none")), "bills", ())) == 64, "of nothing"

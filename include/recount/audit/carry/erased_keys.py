@@ -17,7 +17,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
-from recount.audit.carry.store import Run
+from recount.audit.carry.store import AuditStore, Run
 from recount.audit.certificate.signing import PublicKeys, trusted_in
 from recount.audit.cut.audited_ledger import LEDGER, Order
 from recount.audit.findings.finding_register import certificates_in_force
@@ -189,28 +189,28 @@ class ErasedKeys(_Records):
                 certified = one.snapshot_after
         return certified
 
-    def seed_differences(self, run: Mapping[str, Any] | None, snapshot: str | None) -> list[Difference]:
-        """Return what is wrong with the row ``run`` of the audit that an audit begins at, and with its ``snapshot``.
+    def differences_behind(self, seed: Run | None, store: AuditStore) -> list[Difference]:
+        """Return what is wrong with the records, and with the row of ``seed``, at which an audit begins, in ``runs``.
 
-        Nothing where the newest erasure has not left them. A ``snapshot`` that is not known (None) is not judged.
+        That row is not judged where the newest erasure has not left it. It has the checksums of all that is left.
         """
-        newest = self.newest
-        if newest is None or run is None or run["audit"] != newest.audit:
-            return []
-        told = {"run": (newest.run_sha256, run_sha256(run)), "snapshot": (newest.snapshot_after, snapshot)}
-        return [
-            Difference(
-                kind=LEDGER,
-                place=f"audits/{self.stream}",
-                verdict="altered",
-                expected=f"{name} {signed_for} as erasure {newest.erasure} left it",
-                actual=f"{name} {found}",
-                cause="somebody wrote to the audit's tables after the erasure",
-                evidence=(f"erasure {newest.erasure}",),
+        found, newest = self.differences(), self.newest
+        if newest is None or seed is None or seed.audit != newest.audit:
+            return found
+        told = run_sha256(store.document_of(seed.audit))
+        if told != newest.run_sha256:
+            found.append(
+                Difference(
+                    kind=LEDGER,
+                    place=f"audits/{self.stream}",
+                    verdict="altered",
+                    expected=f"run {newest.run_sha256} as erasure {newest.erasure} left it",
+                    actual=f"run {told}",
+                    cause="somebody wrote to the audit's tables after the erasure",
+                    evidence=(f"erasure {newest.erasure}",),
+                )
             )
-            for name, (signed_for, found) in told.items()
-            if found is not None and found != signed_for
-        ]
+        return found
 
 
 def run_sha256(document: Mapping[str, Any]) -> str:

@@ -11,7 +11,6 @@ Whether the rows that audits and backfills go on from are those that certificate
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from recount.audit.findings.finding_register import certified
 from recount.audit.integrity.table_checksums import ALL_FILES, KeptRows, LineageChecksums
 from recount.audit.integrity.table_files import correction_places, output_places, side_places
 from recount.certificate.finding import Difference
-from recount.declare.columns import AUDIT, BATCH, GENERATION, IS_NULL
+from recount.declare.columns import BATCH, GENERATION, IS_NULL
 from recount.declare.topology import Topology
 from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import RecountError, Terminal
@@ -276,29 +275,6 @@ def corrections_kept(store: AuditStore, audit: str) -> LineageChecksums:
 def rows_of(store: AuditStore, audits: Sequence[str], tables: Iterable[str]) -> dict[str, pl.LazyFrame]:
     """Return by table the rows that ``audits`` have left for others to go on from; of corrections, the last audit's."""
     return {table: store.rows(table, audits[-1:] if table == CORRECTIONS else audits) for table in tables}
-
-
-def seed_sha256(tables: Tables, stream: str, lineage: Sequence[str]) -> str:
-    """The SHA-256 of these rows of the audits ``lineage``, whatever their order and files.
-
-    A row is hashed as its values in text, and what is hashed in the end are the sorted hashes of rows. In memory are
-    the rows of one audit, and 32 bytes for each of the others.
-    """
-    whole = hashlib.sha256()
-    for name in (PARTIALS, PUBLISHED):
-        path = tables.audit(stream, name)
-        if not DeltaTable.is_deltatable(path):
-            continue
-        columns = sorted(pl.scan_delta(path).collect_schema().names())
-        digests: list[bytes] = []
-        for audit in lineage:
-            rows = pl.scan_delta(path).filter(pl.col(AUDIT) == audit)
-            texts = rows.select(pl.struct(columns).struct.json_encode()).collect().to_series()
-            digests += (hashlib.sha256(text.encode()).digest() for text in texts)
-        whole.update(f"{name} {','.join(columns)} {len(digests)}\n".encode())
-        for digest in sorted(digests):
-            whole.update(digest)
-    return whole.hexdigest()
 
 
 def written_since(table: str, seed: Seed) -> Difference:
