@@ -26,7 +26,7 @@ from recount.declare.topology import Topology, Written
 from recount.engine.commit.batch import computation_of
 from recount.engine.commit.stream_tables import BatchRows, StreamTables
 from recount.engine.exchange.work import Computed
-from recount.engine.operators.batch_operator import PartitionClock
+from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange, Partition
 from recount.reference.record_clock import Output
 from recount.reference.records import Fate

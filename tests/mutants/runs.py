@@ -23,7 +23,7 @@ from recount.declare.aggregates import SumTooLarge
 from recount.declare.columns import IS_NULL, RESULT_TIME, TIMESTAMP
 from recount.declare.fingerprint import Declared
 from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
-from recount.engine.operators.batch_operator import PartitionClock
+from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.stage.map_stage import LATE_SCHEMA
 from recount.engine.stage.partials import plan_of
 from recount.recompute.operators.recomputed import recomputed

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from recount.declare.columns import REVISION
 from recount.declare.topology import Topology
-from recount.engine.operators.batch_operator import PartitionClock
+from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.map_stage import HEADERS, IN_SECONDS, INPUT_COLUMNS, MapStage, from_ipc
 from recount.engine.stage.partials import Partials, plan_of

@@ -13,7 +13,7 @@ from recount.declare.columns import BATCH, GENERATION
 from recount.declare.topology import Topology
 from recount.engine.exchange.graph_computation import RAW, GraphComputation, RawStage
 from recount.engine.exchange.work import Computed, Stage
-from recount.engine.operators.batch_operator import PartitionClock
+from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.map_stage import from_ipc
 from recount.engine.state.graph_state import STATE_SCHEMA

@@ -17,7 +17,8 @@ from tests.unit.engine.topology_engine import TopologyEngine
 from recount.declare.columns import IS_NULL, RESULT_TIME, REVISION, TIMESTAMP
 from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.declare.topology import Written
-from recount.engine.operators.batch_operator import FATES, PartitionClock
+from recount.engine.operators.batch_operator import FATES
+from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.stage.map_stage import LATE_SCHEMA
 from recount.reference.record_clock import Output
 from recount.reference.records import DeadLetter, Intake

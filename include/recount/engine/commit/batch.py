@@ -35,7 +35,7 @@ from recount.engine.driver.signs_of_work import worked
 from recount.engine.exchange.aggregation import AggregationComputation
 from recount.engine.exchange.graph_computation import GraphComputation
 from recount.engine.exchange.work import Attempt, BatchResult, Computation, Computed, Step
-from recount.engine.operators.batch_operator import PartitionClock
+from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.partials import plan_of
 from recount.engine.state.keyed_rows import StateUse

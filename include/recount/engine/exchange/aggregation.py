@@ -16,7 +16,7 @@ from recount.declare.topology import Written
 from recount.declare.windows import GlobalWindow, LastN, TimeWindows
 from recount.engine.commit.stream_tables import Order, Schema, StreamTables
 from recount.engine.exchange.work import Computed, staged
-from recount.engine.operators.batch_operator import PartitionClock
+from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.map_stage import MapStage, Partition, PartitionPass
 from recount.engine.stage.partials import AggregationPlan, Partials

@@ -18,7 +18,7 @@ from recount.declare.topology import Topology, Written
 from recount.engine.commit.stream_tables import Order, Schema, StreamTables
 from recount.engine.exchange.work import Computed, staged
 from recount.engine.operators.batch_graph import Graph, Made
-from recount.engine.operators.batch_operator import FATE, FATES, Batch, PartitionClock, time_frame
+from recount.engine.operators.batch_operator import FATE, FATES, Batch, time_frame
 from recount.engine.operators.batch_rows import (
     ENTRY,
     ORDER,
@@ -29,6 +29,7 @@ from recount.engine.operators.batch_rows import (
     origin,
     written_schema,
 )
+from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.map_stage import (
     ARROW_OUTPUT,

@@ -19,7 +19,7 @@ from recount.declare.fingerprint import Declared
 from recount.declare.operators.event_time import Layers
 from recount.declare.topology import Written
 from recount.engine.commit.stream_tables import Order, Schema, StreamTables
-from recount.engine.operators.batch_operator import PartitionClock
+from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange, Planned
 from recount.engine.stage.map_stage import HEADERS, INPUT_COLUMNS, OUTPUT_SCHEMA, from_ipc, map_function
 from recount.engine.state.keyed_rows import StateUse

@@ -17,7 +17,7 @@ from recount.declare.operators.event_time import Layers
 from recount.engine.commit.delta_table import LEDGER_PROPERTIES
 from recount.engine.driver.signs_of_work import worked
 from recount.engine.exchange.work import Attempt, BatchResult
-from recount.engine.operators.batch_operator import PartitionClock
+from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange, Partition
 from recount.engine.stage.map_stage import TOTALS_SCHEMA
 from recount.engine.state.keyed_rows import StateUse

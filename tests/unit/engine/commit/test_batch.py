@@ -15,8 +15,8 @@ from recount.declare.topics import Topic
 from recount.declare.topology import stream
 from recount.engine.commit.batch import BatchRecords, without_its_record
 from recount.engine.exchange.work import BatchResult, Computed
-from recount.engine.operators.batch_operator import PartitionClock
 from recount.engine.operators.batch_rows import written_schema
+from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.map_stage import REJECTED_SCHEMA
 from recount.runtime.errors import OfARecord

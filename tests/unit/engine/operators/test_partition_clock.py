@@ -9,7 +9,7 @@ import pytest
 from tests.batch_proofs import a_proof
 
 from recount.declare.operators.event_time import Layers
-from recount.engine.operators.batch_operator import PartitionClock
+from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.map_stage import TOTALS_SCHEMA
 from recount.tables.ledger import BatchProof
