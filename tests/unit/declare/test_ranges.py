@@ -54,5 +54,6 @@ def test_a_constant_that_no_type_holds_is_refused(tree: Expression) -> None:
 
 
 def test_a_product_of_more_than_38_places_is_refused() -> None:
+    assert type_of(col("coin") * col("coin") * col("m"), FIELDS) == decimal(38, 38)
     with pytest.raises(InvalidDeclaration):
         type_of(col("coin") * col("coin") * col("rate"), FIELDS)

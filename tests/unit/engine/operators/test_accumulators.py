@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recount.declare.aggregates import Aggregate, average, distinct, first, largest, last, reduce, total
+from recount.declare.aggregates import Aggregate, average, distinct, first, fold, largest, last, reduce, total
 from recount.declare.columns import TIMESTAMP
 from recount.declare.expressions import coalesce, col
 from recount.declare.schema import LONG, STRING, FieldType
@@ -20,6 +20,11 @@ from recount.engine.operators.batch_rows import ORDER
 from recount.engine.stage.polars_expressions import field_column, polars_type
 from recount.reference.record_aggregates import results
 from recount.reference.records import Record
+
+
+def joined(text: str, word: str | None) -> str:
+    return f"{text}{word}"
+
 
 FIELDS: Mapping[str, FieldType] = {"word": STRING, "items": LONG}
 AGGREGATES: Mapping[str, Aggregate] = {
@@ -31,6 +36,8 @@ AGGREGATES: Mapping[str, Aggregate] = {
     "words": distinct("word"),
     "sketched": distinct("word", sketch=True),
     "reduced": reduce(coalesce(col("word"), "-"), operator.add),
+    "reduced_nulls": reduce("word", operator.add),
+    "folded": fold("word", initial=lambda: "0", adder=joined, merger=joined, returns=STRING),
 }
 records = st.fixed_dictionaries(
     {
@@ -53,6 +60,30 @@ def frame(log: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
         for number, one in enumerate(log)
     ]
     return pl.DataFrame(rows, {**fields, **place}, orient="row")
+
+
+@settings(deadline=None, max_examples=40)
+@given(log=logs, gap_ms=st.sampled_from([None, 3]))
+def test_merged_records_give_what_the_interpreter_computes_from_all_of_them(
+    log: list[dict[str, Any]], gap_ms: int | None
+) -> None:
+    accumulators = Accumulators(AGGREGATES, FIELDS, gap_ms)
+    merged = accumulators.merged(accumulators.lifted(frame(log)), ["group"])
+    read = accumulators.results(merged)
+    made = {row["group"]: {name: row[field_column(name)] for name in AGGREGATES} for row in read.iter_rows(named=True)}
+    expected = {
+        group: results(
+            AGGREGATES,
+            [
+                Record(row=one, timestamp_ms=one["at"], order=(number // 2,), entry=None)
+                for number, one in enumerate(log)
+                if one["group"] == group
+            ],
+            gap_ms,
+        )
+        for group in {one["group"] for one in log}
+    }
+    assert made == expected
 
 
 @settings(deadline=None, max_examples=10)
