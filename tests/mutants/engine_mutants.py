@@ -48,7 +48,7 @@ def _of_stages() -> Iterator[Mutant]:
 
 
 def _of_partitions() -> Iterator[Mutant]:
-    clock, idle = "engine/operators/batch_operator.py", "a quiet partition is idle"
+    clock, idle = "engine/operators/partition_clock.py", "a quiet partition is idle"
     yield from comparison(clock, "PartitionClock.advanced", idle, ">= idle_after_ms")
     yield from bound(clock, "PartitionClock.advanced", idle, "span.timestamp_ms - last_read_ms")
     yield from other(clock, "_unasked", "which partitions can be idle", "layers[asked + 1 :]", "layers[asked:]")
