@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, Protocol
 
 from recount.runtime.errors import Terminal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Partition = tuple[str, int]
 
