@@ -15,8 +15,9 @@ from recount.profile.home import Project
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterator[SparkSession]:
-    """With the settings of every job, and no UI."""
+    """With the settings of audits of few records, and no UI: compiling would take most of the time."""
     session = local_session(str(project.spark_jars), tmp_path_factory.mktemp("spark"))
+    suit(session, FEW_OFFSETS)
     yield session
     session.stop()
 
@@ -28,8 +29,5 @@ def table(tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def tiny(spark: SparkSession) -> Iterator[None]:
-    """``TINY``, for one module."""
-    suit(spark, FEW_OFFSETS)
-    yield
-    suit(spark, FEW_OFFSETS + 1)
+def tiny() -> None:
+    """What every test has by now."""

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 JOINS = 40
 
 
-def test_a_task_has_memory_for_many_joins_of_few_rows(spark: SparkSession, tiny: None) -> None:
+def test_a_task_has_memory_for_many_joins_of_few_rows(spark: SparkSession) -> None:
     """Each join keeps one of its sides as long as the task lives; none of it can be spilled."""
     frames = [spark.range(3).coalesce(1).withColumnRenamed("id", f"id{number}") for number in range(JOINS)]
 

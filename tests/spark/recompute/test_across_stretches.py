@@ -18,7 +18,6 @@ from recount.declare.expressions import Expression, col
 from recount.declare.topology import Topology
 from recount.declare.windows import tumbling
 
-pytestmark = pytest.mark.usefixtures("tiny")
 CUTS = {"outer": 110, "windows on the left": 42, "windows on the right": 150}
 """The batches of the joins after which the next brings the first partner of a row that has left."""
 

@@ -21,8 +21,6 @@ from recount.declare.changes import describe
 from recount.recompute.operators.carried import NotIncremental
 from recount.recompute.single_flow import NotRecomputable
 
-pytestmark = pytest.mark.usefixtures("tiny")
-
 EXAMPLES = max(1, int(os.environ.get("LAW_EXAMPLES", "250")) // 50)
 HOURS = 6
 

@@ -29,9 +29,7 @@ from recount.audit.cut.auditable import objections
 from recount.declare.changes import describe
 from recount.recompute.single_flow import NotRecomputable
 
-pytestmark = pytest.mark.usefixtures("tiny")
-
-EXAMPLES = max(1, int(os.environ.get("LAW_EXAMPLES", "120")) // 10)
+EXAMPLES = max(1, int(os.environ.get("LAW_EXAMPLES", "80")) // 10)
 """Topologies; each meets one log as long as twenty of those that the engine is held to."""
 
 taken = Counter[bool]()

@@ -26,7 +26,6 @@ from recount.declare.topology import Topology
 from recount.recompute.single_flow import Flow, NotRecomputable
 from recount.recompute.single_recompute import declared, recompute, results
 
-pytestmark = pytest.mark.usefixtures("tiny")
 RUNNING = [case for case in all_cases.RUNNING if os.environ.get("FIELD_CASE", "") in case.name]
 """``FIELD_CASE=F3 pytest`` and the name of this file runs those with F3 in their name."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -42,7 +42,7 @@ from recount.declare.aggregates import (
     smallest,
     total,
 )
-from recount.declare.columns import ORIGIN, RESULT_TIME
+from recount.declare.columns import RESULT_TIME
 from recount.declare.expressions import col
 from recount.declare.flow import RecordStream, Table, cogroup
 from recount.declare.operators.nodes import KEY
@@ -50,14 +50,12 @@ from recount.declare.operators.processing import KeyState
 from recount.declare.schema import LONG, STRING
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
-from recount.recompute.decoding import Limits
 from recount.recompute.operators.frontiers import BatchEnds
 from recount.recompute.operators.recomputed import recomputed
 from recount.recompute.single_flow import NotRecomputable
 from recount.reference.records import Entry, LateRecord
 from recount.reference.topology_driver import TopologyDriver
 
-pytestmark = pytest.mark.usefixtures("tiny")
 LOGS = 25
 
 
@@ -404,27 +402,65 @@ CASES = [
 ]
 
 
-Bags = tuple[Counter[Any], Counter[Any], Counter[Any]]
+Bags = tuple[Mapping[str, Counter[Any]], Counter[Any], Counter[Any]]
+"""What leaves by case, the late ledger and the fates."""
 
 
-def by_the_recompute(spark: SparkSession, case: Case, **options: Any) -> Bags:
-    """What leaves, the late ledger and the fates."""
-    logs = case.logs()
-    ends = table_ends(logs) if case.arrival else None
-    raw = frames(spark, logs, case.topics)
-    done = recomputed(spark, case.topology, raw, table_ends=ends, frontier_ms=END_MS, **options)
+def together() -> Iterator[Sequence[Case]]:
+    """The cases that read logs of one kind, a few in one topology: they share what is read of its topics."""
+    alike: dict[tuple[Any, ...], list[Case]] = {}
+    for case in CASES:
+        alike.setdefault((case.tables_first, case.arrival, case.partitions), []).append(case)
+    for cases in alike.values():
+        yield from (cases[first : first + 8] for first in range(0, len(cases), 8))
+
+
+def topology_of(cases: Sequence[Case]) -> Topology:
+    """A sink for each case."""
+    sinks = [case.flow.to(replace(OUT, name=f"out-{number}")) for number, case in enumerate(cases)]
+    return Topology(name="law", sinks=sinks)
+
+
+def logs_of(cases: Sequence[Case]) -> Sequence[Log]:
+    """Logs of all topics that the cases read."""
+    topics, [first, *_] = sorted({topic for case in cases for topic in case.topics}), cases
+    return [
+        random_log(
+            number, topics, partitions=first.partitions, tables_first=first.tables_first, length=length_of(topics)
+        )
+        for number in range(LOGS)
+    ]
+
+
+def length_of(topics: Sequence[str]) -> int:
+    """Enough records that rows of two topics meet."""
+    return 30 if len(topics) == 1 else 20 * len(topics)
+
+
+def by_the_recompute(spark: SparkSession, cases: Sequence[Case], **options: Any) -> Bags:
+    logs, [first, *_] = logs_of(cases), cases
+    ends = table_ends(logs) if first.arrival else None
+    raw = frames(spark, logs, sorted({topic for case in cases for topic in case.topics}))
+    done = recomputed(spark, topology_of(cases), raw, table_ends=ends, frontier_ms=END_MS, **options)
     try:
-        found = from_spark(done.result("out"), case.flow.node.key, streams=case.streams, timed=case.timed)
+        found = {
+            case.name: from_spark(
+                done.result(f"out-{number}"), case.flow.node.key, streams=case.streams, timed=case.timed
+            )
+            for number, case in enumerate(cases)
+        }
         return found, Counter(map(tuple, done.late.collect())), Counter(map(tuple, done.fates.collect()))
     finally:
         done.release()
 
 
-def by_the_interpreter(case: Case, logs: Sequence[Log]) -> Bags:
+def by_the_interpreter(cases: Sequence[Case], logs: Sequence[Log]) -> Bags:
     """The same, log by log."""
-    found, late, fates = Counter[Any](), Counter[Any](), Counter[Any]()
-    for driver in drivers(case.topology, logs):
-        found += interpreted(driver.outputs("out"), streams=case.streams, timed=case.timed)
+    found, late, fates = {case.name: Counter[Any]() for case in cases}, Counter[Any](), Counter[Any]()
+    for driver in drivers(topology_of(cases), logs):
+        for number, case in enumerate(cases):
+            said = driver.outputs(f"out-{number}")
+            found[case.name] += interpreted(said, streams=case.streams, timed=case.timed)
         late += Counter(
             (*place_of(one), one.timestamp_ms, one.stream_time_ms, text_of(one.key), *bounds_of(one), one.margin_ms)
             for one in driver.late
@@ -441,45 +477,38 @@ def bounds_of(one: LateRecord) -> tuple[int | None, int | None]:
     return one.window_start, one.window_end
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_recompute_is_the_interpreter(spark: SparkSession, case: Case) -> None:
-    recomputed_bags = by_the_recompute(spark, case)
-    for found, expected in zip(recomputed_bags, by_the_interpreter(case, case.logs()), strict=True):
-        assert found == expected
-    assert recomputed_bags[0]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_comparison_notices_a_record_that_is_missing(case: Case) -> None:
-    """Were the comparison of results, late ledger or fates blind, the interpreter would equal itself on less."""
-    lossy = [[one for number, one in enumerate(log) if number % 4] for log in case.logs()]
-    for whole, less in zip(by_the_interpreter(case, case.logs()), by_the_interpreter(case, lossy), strict=True):
-        assert whole != less or not whole
+@pytest.mark.parametrize("cases", together(), ids=lambda cases: f"{cases[0].name} to {cases[-1].name}")
+def test_the_recompute_is_the_interpreter(spark: SparkSession, cases: Sequence[Case]) -> None:
+    logs = logs_of(cases)
+    results, late, fates = by_the_recompute(spark, cases)
+    expected, expected_late, expected_fates = by_the_interpreter(cases, logs)
+    for name, found in results.items():
+        assert found and found == expected[name], name
+    assert (late, fates) == (expected_late, expected_fates)
 
 
 def test_with_unlimited_grace_nothing_is_late(spark: SparkSession) -> None:
-    case = CASES[0]
-    found, late, fates = by_the_recompute(spark, case, lateness=False)
-    patient = Case(name="patient", flow=windowed(tumbling("10 ms", grace="500 s"), **ALL))
-    assert (found, late, fates) == by_the_interpreter(patient, case.logs())
-    assert not late and by_the_interpreter(case, case.logs())[1]
+    """And without it the late ledger, the fates and the results are others: the comparison is not blind."""
+    name, case = CASES[0].name, CASES[0]
+    found, late, fates = by_the_recompute(spark, [case], lateness=False)
+    patient = replace(case, flow=windowed(tumbling("10 ms", grace="500 s"), **ALL))
+    assert (found, late, fates) == by_the_interpreter([patient], logs_of([case]))
+    impatient = by_the_interpreter([case], logs_of([case]))
+    assert not late and impatient[1] and fates != impatient[2] and found[name] != impatient[0][name]
 
 
-BESIDE = ("join of re-keyed streams", "window of windows")
+BESIDE = [one for one in CASES if one.name in ("join of re-keyed streams", "window of windows")]
 
 
-@pytest.mark.parametrize("case", [one for one in CASES if one.name in BESIDE], ids=lambda case: case.name)
-def test_beside_a_recompute_with_lateness_one_without_finds_what_it_finds_alone(
-    spark: SparkSession, case: Case
-) -> None:
-    raw = frames(spark, case.logs(), case.topics)
-    truth = recomputed(spark, case.topology, raw, frontier_ms=END_MS)
+def test_beside_a_recompute_with_lateness_one_without_finds_what_it_finds_alone(spark: SparkSession) -> None:
+    raw = frames(spark, logs_of(BESIDE), ["events", "others"])
+    truth = recomputed(spark, topology_of(BESIDE), raw, frontier_ms=END_MS)
     try:
-        beside = by_the_recompute(spark, case, lateness=False, same_logs=truth)
+        beside = by_the_recompute(spark, BESIDE, lateness=False, same_logs=truth)
     finally:
         truth.release()
-    assert beside == by_the_recompute(spark, case, lateness=False)
-    assert beside != by_the_recompute(spark, case)
+    assert beside == by_the_recompute(spark, BESIDE, lateness=False)
+    assert beside != by_the_recompute(spark, BESIDE)
 
 
 def one_by_one(log: Log, topics: Sequence[str]) -> list[BatchEnds]:
@@ -680,16 +709,6 @@ def test_a_first_of_results_of_windows_is_told_by_the_frontier_alone(spark: Spar
     assert [(row["by"], row[RESULT_TIME]) for row in done.result("out").collect()] == [("a", 1)]
 
 
-def test_a_row_of_a_stream_tells_which_records_made_it(spark: SparkSession) -> None:
-    log = [
-        Arrival(topic="events", partition=0, key="k", value={"n": 1}, timestamp_ms=5),
-        Arrival(topic="others", partition=1, key="k", value={"what": 2}, timestamp_ms=6),
-    ]
-    topology = Topology(name="law", sinks=[sides[0].outer_join(sides[1], **halves).to(OUT)])
-    done = recomputed(spark, topology, frames(spark, [log], ["events", "others"]))
-    assert [row[ORIGIN] for row in done.result("out").collect()] == ["events-0@0+others-1@0"]
-
-
 @pytest.mark.parametrize(
     "flow",
     [
@@ -706,16 +725,6 @@ def test_what_is_no_function_of_the_log_is_refused(spark: SparkSession, flow: Re
     assert refused.value.remedy
 
 
-def test_timers_go_off_up_to_the_smallest_stream_time_where_no_frontier_is_given(spark: SparkSession) -> None:
-    """Partition 0 reaches 30, partition 1 only 9: of the timers at 7 (a), 8 and 16 (b) the first two go off."""
-    at = [(0, "a", 0), (1, "b", 1), (1, "b", 9), (0, "c", 30)]
-    log = [Arrival(topic="events", partition=p, key=k, value={"n": 0}, timestamp_ms=ms) for p, k, ms in at]
-    flow = stream(EVENTS).process(watched, on_timer=rung, said=STRING, seen=LONG)
-    topology = Topology(name="law", sinks=[flow.to(OUT)])
-    done = recomputed(spark, topology, frames(spark, [log], ["events"]))
-    assert sorted(row["said"] for row in done.result("out").collect()) == ["timer 7", "timer 8"]
-
-
 def test_functions_below_added_sinks_have_set_nothing_aside_before_these_began(spark: SparkSession) -> None:
     log = [Arrival(topic="events", partition=0, key="k", value={"n": 3}, timestamp_ms=at) for at in range(4)]
     added = stream(EVENTS).flat_map(twice, n=LONG, turn=LONG).filter(col("turn") > 0)
@@ -725,28 +734,6 @@ def test_functions_below_added_sinks_have_set_nothing_aside_before_these_began(s
     for done, letters in ({"new": 2}, [2, 3]), ({"new": 0}, [0, 1, 2, 3]):
         found = recomputed(spark, topology, raw, batches=batches, done_before=done).rejected
         assert sorted(row["offset"] for row in found.collect()) == letters
-
-
-def test_bad_records_are_rejected_with_a_reason_and_advance_no_stream_time(spark: SparkSession) -> None:
-    given = [("k", {"n": 1}, 5), ("k", b"{", 90), (None, {"n": 1}, 90), ("k", {"n": 1}, 80), ("k", {"n": 2}, 6)]
-    log = [Arrival(topic="events", partition=0, key=k, value=value, timestamp_ms=at) for k, value, at in given]
-    counts = stream(EVENTS).windowed_by(tumbling("10 ms", grace="0 ms")).aggregate(n=count()).emit_final()
-    through = stream(EVENTS).through(replace(OUT, name="copy"))
-    topology = Topology(name="law", sinks=[counts.to(OUT)], actions=[through.foreach(print)])
-    limits = {"events": {0: Limits(starts=[0], latest_ms=[79])}}
-    done = recomputed(spark, topology, frames(spark, [log], ["events"]), limits=limits)
-    assert [tuple(row)[2:5:2] for row in done.rejected.orderBy("offset").collect()] == [
-        (1, "undecodable"),
-        (2, "null-key"),
-        (3, "future-timestamp"),
-    ]
-    [row] = done.result("out").collect()
-    assert (row["n"], row["window_end"], row[RESULT_TIME], row[ORIGIN]) == (2, 10, 6, None)
-    assert sorted((row["n"], row[ORIGIN]) for row in done.result("copy").collect()) == [
-        (1, "events-0@0"),
-        (2, "events-0@4"),
-    ]
-    assert Counter(row["fate"] for row in done.fates.collect()) == {"counted": 2, "dead-lettered": 3}
 
 
 def test_a_record_that_an_operator_holds_at_the_cut_waits(spark: SparkSession) -> None:

@@ -13,7 +13,6 @@ from pyspark.sql import types as T
 
 from recount.recompute.operators.log_rows import in_groups
 
-pytestmark = pytest.mark.usefixtures("tiny")
 ROWS_OF_A_BATCH = 4
 
 

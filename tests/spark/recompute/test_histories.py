@@ -19,7 +19,6 @@ from recount.declare.flow import RecordStream
 from recount.declare.topology import Topology, stream, table
 from recount.recompute.operators.recomputed import recomputed
 
-pytestmark = pytest.mark.usefixtures("tiny")
 TOPICS = ["events", "users"]
 STEP_MS, STEPS, LATE_MS = 5, 48, 40
 """So a record is late by up to eight steps; a table has a version for every second step or so of each key."""

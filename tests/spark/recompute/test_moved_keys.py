@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from pyspark.sql import SparkSession
 from tests.spark.recompute.graph_logs import EVENTS, OUT, Arrival, frames
 
@@ -12,8 +11,6 @@ from recount.certificate.finding import Difference
 from recount.declare.operators.nodes import KEY
 from recount.declare.topology import Topology, stream
 from recount.recompute.operators.recomputed import recomputed
-
-pytestmark = pytest.mark.usefixtures("tiny")
 
 FIRSTS = Topology(name="firsts", sinks=[stream(EVENTS).deduplicate(KEY, horizon="1 h").select("n").to(OUT)])
 WINDOWS = Topology(name="all", sinks=[stream(EVENTS).select("n").to(OUT)])
@@ -33,7 +30,7 @@ def test_a_difference_of_a_key_in_several_partitions_names_them(spark: SparkSess
         given = [found("k"), found("b"), found("k", "batch ledger"), found(None)]
         told, *others = with_partitions(given, FIRSTS, truth)
         assert told.cause == (
-            "another value; this key is in several partitions, whose order counts: first at events-0@0, events-2@0"
+            "another value; this key lies in several partitions, whose order counts: first at events-0@0, events-2@0"
         )
         assert told.evidence == ("a", "events-0@0", "events-2@0")
         assert others == given[1:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -11,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from recount.audit.audit_session import FEW_OFFSETS, suit
 from recount.declare.flow import stream
 from recount.declare.operators.joins import StreamStreamJoin
 from recount.declare.schema import LONG, RecordSchema
@@ -65,6 +67,15 @@ def shaped_as_read(frame: DataFrame, topic: Topic, time: Column) -> DataFrame:
     return frame.withColumns(columns).withColumn(ORDER, at_place())
 
 
+@pytest.fixture
+def compiled(spark: SparkSession) -> Iterator[None]:
+    """The settings of a job of many records."""
+    suit(spark, FEW_OFFSETS + 1)
+    yield
+    suit(spark, FEW_OFFSETS)
+
+
+@pytest.mark.usefixtures("compiled")
 def test_300_000_records_meet_30_000_of_three_keys_before_all_their_pairs_could_be_tried(spark: SparkSession) -> None:
     """There are 3 * 10^9 pairs of one key, and some 350,000 within five seconds of each other."""
     node = joined("outer", "5 s", "5 s")

@@ -21,8 +21,6 @@ from recount.recompute.operators.log_rows import CARRIED, ORDER, PLACE, STREAM_T
 from recount.recompute.operators.log_sessions import Judged, in_sessions, judged_records, reachable, with_reachable
 from recount.recompute.operators.log_windows import END, IS_LATE, START, placed
 
-pytestmark = pytest.mark.usefixtures("tiny")
-
 KEYS = 150
 NOTHING_IS_REACHED_MS = 90
 EVENTS = Topic(name="events", key="id", value=RecordSchema.of(who=STRING))

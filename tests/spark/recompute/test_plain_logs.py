@@ -20,8 +20,6 @@ from recount.declare.operators.nodes import KEY, WINDOW_START
 from recount.recompute.single_flow import Flow
 from recount.recompute.single_recompute import recompute, results
 
-pytestmark = pytest.mark.usefixtures("tiny")
-
 
 def log_of(drawn: Drawn, name: str) -> list[Arrival]:
     """A long random log, tables first."""

@@ -20,7 +20,7 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.schema import STRING, RecordSchema, decimal
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
-from recount.declare.windows import TimeWindows, hopping, tumbling
+from recount.declare.windows import TimeWindows, tumbling
 from recount.recompute.decoding import Limits
 from recount.recompute.raw_log import RawLog
 from recount.recompute.single_flow import Flow, NotRecomputable
@@ -60,27 +60,6 @@ def test_a_record_is_late_by_the_stream_time_of_its_own_partition_at_its_own_off
     assert told(done.late.collect(), "partition", "offset", WINDOW_START, "margin_ms") == [(0, 4, 0, 0)]
     complete = results(done.partials, done.flow).where(F.col(WINDOW_START) == 0).collect()
     assert told(complete, "orders", "sum", RESULT_TIME) == [(4, Decimal("0.40"), 8_000)]
-
-
-def test_a_hopping_record_may_be_late_for_one_of_its_windows_only(spark: SparkSession) -> None:
-    """Hopping 10 s by 5 s, no grace: at stream time 12 s, a record at 7 s is late for [0, 10) but not for [5, 15)."""
-    log = MemoryLog([LogRecord(timestamp_ms=at, value=order(region="EU", amount=1)) for at in (12_000, 7_000)])
-    done = recompute(spark, Flow.of(revenue(hopping("10 s", advance="5 s", grace="0 s"))), log, log.ranges)
-    assert [row[:3] for row in expected(done)] == [("EU", 5_000, 2), ("EU", 10_000, 1)]
-    assert told(done.late.collect(), "offset", WINDOW_START, WINDOW_END) == [(1, 0, 10_000)]
-    [total_of] = done.totals
-    assert (total_of.counted, total_of.late) == (2, 0)
-
-
-def test_windows_start_at_their_origin_and_the_first_one_before_the_epoch(spark: SparkSession) -> None:
-    log = MemoryLog([LogRecord(timestamp_ms=at, value=order(region="EU", amount=1)) for at in (1_000, 4_000, 13_999)])
-    for windows, starts in (
-        (tumbling("10 s", grace="0 s", origin="4 s"), {-6_000: 1, 4_000: 2}),
-        (hopping("10 s", advance="5 s", grace="0 s", origin="4 s"), {-1_000: 2, 4_000: 2, 9_000: 1}),
-    ):
-        done = recompute(spark, Flow.of(revenue(windows)), log, log.ranges)
-        found = results(done.partials, done.flow).collect()
-        assert {row[WINDOW_START]: row["orders"] for row in found} == starts
 
 
 def test_bad_records_and_null_keys_have_a_fate_and_do_not_advance_stream_time(spark: SparkSession) -> None:
@@ -135,8 +114,7 @@ def test_a_log_that_is_not_in_offset_order_is_refused(spark: SparkSession) -> No
         recompute(spark, Flow.of(revenue(tumbling("10 s", grace="3 s"))), log, log.ranges)
 
 
-@pytest.mark.parametrize("key", ["reason", "offset", "partition", "detail", "fate"])
-@pytest.mark.parametrize("may_be_null", [False, True])
+@pytest.mark.parametrize(("key", "may_be_null"), [("reason", False), ("partition", True), ("offset", False)])
 def test_fields_can_have_any_name_the_recompute_has_for_its_own_columns(
     spark: SparkSession, key: str, may_be_null: bool
 ) -> None:

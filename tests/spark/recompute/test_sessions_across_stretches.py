@@ -20,7 +20,6 @@ from recount.declare.windows import Windows, all_time, session, sliding, tumblin
 from recount.recompute.operators.frontiers import BatchEnds
 from recount.recompute.operators.recomputed import recomputed
 
-pytestmark = pytest.mark.usefixtures("tiny")
 SESSION = session("5 ms", grace="3 ms", reach="12 ms")
 COUNTED = stream(EVENTS).select_key(who=col("who")).windowed_by(SESSION).aggregate(n=count())
 BELOW: dict[str, Callable[[RecordStream], RecordStream]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -18,8 +18,16 @@ from recount.recompute.operators.recomputed import recomputed
 from recount.recompute.raw_log import SCHEMA, RawLog
 from recount.reference.topology_driver import TopologyDriver
 
-pytestmark = pytest.mark.usefixtures("tiny")
 SHOP = declared().topologies
+AT_ONCE = 6
+
+
+def together() -> Iterator[Topology]:
+    """The declared streams, a few in one topology: those that read the same topics share what is read of them."""
+    streams = sorted(SHOP.values(), key=lambda one: (sorted(topics_of(one)), one.name))
+    for first in range(0, len(streams), AT_ONCE):
+        some = streams[first : first + AT_ONCE]
+        yield Topology(name=f"{some[0].name}-to-{some[-1].name}", sinks=[sink for one in some for sink in one.sinks])
 
 
 def raw_log(session: SparkSession, log: Sequence[Arrival], topic: str) -> RawLog:
@@ -37,10 +45,10 @@ def without_closing(told: Counter[Any]) -> Counter[Any]:
     return Counter({row: times for row, times in told.items() if CLOSING not in str(row)})
 
 
-@pytest.mark.parametrize("topology", SHOP.values(), ids=lambda topology: topology.name)
-def test_a_stream_is_recomputed_as_the_interpreter_has_it(spark: SparkSession, topology: Topology) -> None:
+@pytest.mark.parametrize("topology", together(), ids=lambda topology: topology.name)
+def test_streams_are_recomputed_as_the_interpreter_has_them(spark: SparkSession, topology: Topology) -> None:
     topics = topics_of(topology)
-    log = shop_log(topics, seed=11, length=40)
+    log = shop_log(topics, seed=12, length=80)
     driver = TopologyDriver(topology, partitions=dict.fromkeys(topics, PARTITIONS))
     for one in log:
         driver.pipe(one.topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms, partition=one.partition)

@@ -19,7 +19,6 @@ from recount.declare.topology import Topology
 from recount.recompute.operators.frontiers import BatchEnds
 from recount.recompute.operators.log_tables import TableEnds
 
-pytestmark = pytest.mark.usefixtures("tiny")
 LOOK_BACK_MS = 0
 """Whatever it is, no record on time may miss what it needs."""
 KINDS = (

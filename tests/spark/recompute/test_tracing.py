@@ -15,7 +15,6 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.recompute.operators.recomputed import recomputed
 from recount.recompute.operators.tracing import RECORD, Tracing
 
-pytestmark = pytest.mark.usefixtures("tiny")
 TRIED = ("regrouped table", "outer join", "first by offset", "first by event time, then sessions")
 
 

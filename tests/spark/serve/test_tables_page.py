@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 from tests.unit.serve.snippets import rows_of
 from tests.unit.serve.test_answers import SHOP, ask, order, shown
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorded_ms
 
 
-@pytest.mark.usefixtures("tiny")
 def test_the_snippet_for_spark_reads_what_an_answer_says(spark: SparkSession, tmp_path: Path) -> None:
     stream = WrittenStream(SHOP["order-counts"], tmp_path)
     stream.write([as_arrivals("orders", order("ann", 1), order("bob", 2)), as_arrivals("orders", order("ann", 3))])
