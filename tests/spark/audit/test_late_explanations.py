@@ -79,7 +79,7 @@ def test_a_miss_names_what_an_earlier_audit_named_and_not_all_that_can_have_chan
     nothing = spark.createDataFrame([], UNREAD_SCHEMA)
     [every] = grace_misses(judged, ledger, nothing, topology)
     assert (every.late_records, every.late) == (3, ("views-0@7 +1 ms", "views-0@9 +1 ms", "views-0@10 +1 ms"))
-    named = replace(every, late_records=1, late=("views-0@9 +1 ms",))
+    named = replace(every, late_records=1, late=("views-0@9 +1 ms", "views-0@9 +3 ms"))
     others = replace(every, key="bob")
     assert grace_misses(judged, ledger, nothing, topology, before=[others, named]) == [named]
 

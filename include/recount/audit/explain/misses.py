@@ -121,7 +121,8 @@ def _together(now: _Named | None, before: _Named | None) -> _Named:
     """The records of both, in the order of the log."""
     now, before = now or (0, ()), before or (0, ())
     named = sorted({*now[1], *before[1]}, key=_in_the_log)
-    return max(now[0], before[0], len(named)), tuple(named[:MAX_LATE_NAMED])
+    records = {place.partition(" +")[0] for place in named}
+    return max(now[0], before[0], len(records)), tuple(named[:MAX_LATE_NAMED])
 
 
 def _in_the_log(place: str) -> tuple[str, int, int, str]:
