@@ -116,7 +116,7 @@ def _refuse(unknown: Sequence[str], what: str, document: Mapping[str, Any]) -> N
             f"unknown {what}",
             given=", ".join(unknown),
             expected="one of the format's README",
-            remedy=f"teach recount.core.conformance the case {document.get('id')}",
+            remedy=f"teach tests/conformance the case {document.get('id')}",
         )
 
 
