@@ -8,7 +8,6 @@ from tests.mutants.mutant import Untried
 
 _REFUSES = "refuses a declaration: there is no stream then"
 _UNUSED = "never used: the fluent API always says it"
-_INDEX = "an index, not a time: beyond it there is nothing to compare"
 _TIMER = "a timer that is no time, or one too many: its record is a dead letter, or the stream stops"
 _ON_SPARK = "runs only in a stream on Spark, which scenes have not; tests/integration restarts such streams"
 _LEAVING = "the order in which updates of one record leave: of updates the audit judges the last"
