@@ -121,8 +121,8 @@ def test_a_file_of_a_real_registry_is_read_with_those_that_it_refers_to(
     text = 'syntax = "proto3"; import "shared/money.proto"; message M { int32 n = 1; shared.Money price = 2; }'
     with registry_of(project, tmp_path) as registry:
         monkeypatch.setenv(VARIABLE, registry.address)
-        registry.register("shared/money.proto", shared)
-        number = registry.register("referring-value", text, {"shared/money.proto": "shared/money.proto"})
+        registry.register("money-value", shared)
+        number = registry.register("referring-value", text, {"shared/money.proto": "money-value"})
         files = protobuf_files(number)
         assert fetched_files(number) == files
     asked = RecordSchema.of(n=LONG, currency=nested("price", "currency", kind=STRING))
