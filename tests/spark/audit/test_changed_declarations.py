@@ -131,7 +131,7 @@ def test_a_reset_that_was_interrupted_is_finished_by_its_repetition(scene: Scene
     state = Path(scene.tables.state(scene.topology.name)).parent
     blocked = Path(scene.settings.data) / "former" / scene.topology.name / "1" / "outputs" / "revenue"
     blocked.mkdir(parents=True)
-    with pytest.raises(Terminal, match="where it is used and where it is kept"):
+    with pytest.raises(Terminal, match="also where it is kept"):
         reset(changed, "now")
     for start in (scene.run, changed.run):
         with pytest.raises(OtherDeclaration, match="was begun and not finished"):
