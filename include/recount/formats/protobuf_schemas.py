@@ -72,7 +72,7 @@ def _pool(files: Files) -> DescriptorPool:
 
 
 def _with_own_json_names(messages: Iterable[DescriptorProto]) -> None:
-    """Of proto2 the library refuses names that are the same in JSON, as of a_b and aB, which the language allows."""
+    """In proto2 the library refuses names that are the same in JSON, as of a_b and aB, which the language allows."""
     for message in messages:
         for field in message.field:
             field.json_name = field.name

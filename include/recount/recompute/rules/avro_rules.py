@@ -235,7 +235,7 @@ def _places(written: Any) -> tuple[int, int] | None:
 
 
 def _of_form(written: Any, form: str) -> _Make | None:
-    """What makes values of ``form`` as rows have them; None where it is another type."""
+    """The function that makes values of ``form`` as rows have them; None where it is another type."""
     meaning = _meaning(written)
     if form == "bytes":
         return base64_of if written.type in ("bytes", "fixed") and _places(written) is None else None

@@ -223,7 +223,7 @@ def _field_of(message: DescMessage, name: str) -> DescField | None:
 
 
 def _held_by(field: DescField) -> tuple[_Held | DescFieldValueMap, bool]:
-    """What the field holds, and whether it is a list of that."""
+    """The type that the field holds, and whether it is a list of that."""
     match field.value:
         case DescFieldValueScalar(scalar=scalar):
             return scalar, False
