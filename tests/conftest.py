@@ -8,15 +8,19 @@ import shutil
 import signal
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from tests.eventually import eventually
 from tests.lean_spark import lean_spark
 
+from recount.declare.topics import Topic
 from recount.kafka.connection import Connection
 from recount.kafka.topic_drift import platform_topics
 from recount.kafka.topics_on_cluster import apply, plan
@@ -83,8 +87,16 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterato
 def connection(kafka: EmbeddedKafka) -> Connection:
     connection = Connection(bootstrap_servers=kafka.bootstrap_servers)
     admin = connection.admin()
-    apply(admin, plan(admin, platform_topics(), "embedded"))
+    topics = platform_topics()
+    apply(admin, plan(admin, topics, "embedded"))
+    assert eventually(lambda: _lead(admin, topics), expected=True), "a topic of the platform has no leader"
     return connection
+
+
+def _lead(admin: AdminClient, topics: Iterable[Topic]) -> bool:
+    """Whether the brokers answer for each of ``topics``, as they do a moment after they made it."""
+    asked = admin.list_offsets({TopicPartition(topic.name, 0): OffsetSpec.latest() for topic in topics})
+    return all(answer.exception() is None for answer in asked.values())
 
 
 @pytest.fixture
