@@ -180,7 +180,7 @@ def test_expectations_hold_for_an_honest_night_and_its_page_shows_them(hour: Hou
     assert data_docs(scene.settings.reports).exists()
     page = expectations_page_of(scene.settings.reports, scene.topology.name, honest).read_text()
     for text in (
-        "<code>revenue</code></td><td>decimal(38, 2), as the sink declares it.",
+        "<code>revenue</code></td>\n<td>decimal(38, 2), as the sink declares it.",
         f"<h1>{scene.topology.name}, ",
     ):
         assert text in page

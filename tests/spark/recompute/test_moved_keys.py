@@ -30,7 +30,7 @@ def test_a_difference_of_a_key_in_several_partitions_names_them(spark: SparkSess
         given = [found("k"), found("b"), found("k", "batch ledger"), found(None)]
         told, *others = with_partitions(given, FIRSTS, truth)
         assert told.cause == (
-            "another value; this key lies in several partitions, whose order counts: first at events-0@0, events-2@0"
+            "another value; this key is in several partitions, whose order counts: first at events-0@0, events-2@0"
         )
         assert told.evidence == ("a", "events-0@0", "events-2@0")
         assert others == given[1:]
