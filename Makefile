@@ -29,7 +29,7 @@ LAWS := tests/unit/engine/test_topologies_are_the_interpreter.py tests/spark/rec
 PARTS := unit spark integration airflow chaos faults browser
 # each by a pytest of its own, two at a time, for one alone leaves a core idle; the longest begin first, so that both end
 # at about the same time
-RUNS := broker audit airflow recompute unit engines
+RUNS := audit recompute broker unit engines airflow
 SELECT ?= not thorough
 RUN_broker := tests/chaos tests/integration tests/faults
 RUN_audit := tests/spark/audit

@@ -22,7 +22,10 @@ pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 ALL = (ZOE, NOAH, ANNA, EVE)
-STREAMS = list(KINDS) if "LAW_EXAMPLES" in os.environ else ["windows", "joins"]
+STREAMS = (
+    list(KINDS) if "LAW_EXAMPLES" in os.environ else ["windows", pytest.param("joins", marks=pytest.mark.thorough)]
+)
+"""That each operator forgets a key: tests/unit/lifecycle/test_operators_forget.py."""
 
 
 @pytest.mark.parametrize("kind", STREAMS)
