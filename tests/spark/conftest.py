@@ -26,8 +26,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterato
 def table(tmp_path: Path) -> str:
     """The address of a Delta table that does not exist yet."""
     return str(tmp_path / "table")
-
-
-@pytest.fixture(scope="module")
-def tiny() -> None:
-    """What every test has by now."""

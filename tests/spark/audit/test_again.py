@@ -18,7 +18,7 @@ from recount.declare.topology import Topology
 from recount.kafka.compacted import published_head
 from recount.runtime.errors import Terminal
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
+pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
-def clinic(tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path) -> Clinic:
+def clinic(spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path) -> Clinic:
     """Only its bills are run: fees by patient, a single aggregation."""
     return clinic_of(spark, kafka, project, tmp_path)
 

@@ -64,9 +64,7 @@ class Hour:
 
 
 @pytest.fixture(scope="module")
-def hour(
-    tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path_factory: pytest.TempPathFactory
-) -> Hour:
+def hour(spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path_factory: pytest.TempPathFactory) -> Hour:
     name = uuid.uuid4().hex[:8]
     scene = scene_of(spark, kafka, project, lambda kind: f"hour-{name}-{kind}", tmp_path_factory.mktemp("hour"))
     an_hour_of_orders(scene)

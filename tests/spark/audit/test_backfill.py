@@ -18,7 +18,7 @@ from recount.serve.answer import AUDITED, answer
 from recount.serve.asked_sink import asked_sink
 from recount.serve.question import Question
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
+pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 

@@ -248,7 +248,7 @@ def selling(name: str, **fields: FieldType) -> Topology:
 
 
 def test_what_is_added_begins_after_the_last_batch_and_is_judged_from_there(
-    tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:
     """Two upgrades, the first of which goes on with open windows and sessions; then a row is lost, and all is reset."""
     name, settings = uuid.uuid4().hex[:8], settings_below(tmp_path, kafka, project)
@@ -303,7 +303,7 @@ def test_what_is_added_begins_after_the_last_batch_and_is_judged_from_there(
 
 @pytest.mark.thorough
 def test_nothing_is_added_to_a_stream_whose_log_has_lost_its_beginning(
-    tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:
     name, settings = uuid.uuid4().hex[:8], settings_below(tmp_path, kafka, project)
     all_sinks = Kiosk(spark=spark, settings=settings, topology=selling(name)).create_topics()

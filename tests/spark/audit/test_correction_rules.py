@@ -90,7 +90,7 @@ def judged(spark: SparkSession, cases: Mapping[str, Case], identity: Identity) -
 
 @pytest.mark.parametrize(("identity", "cases"), [(LATEST, OF_LATEST), (EVERY, OF_EVERY)], ids=["latest", "every"])
 def test_the_suite_finds_the_corrections_that_the_judge_finds(
-    tiny: None, spark: SparkSession, identity: Identity, cases: Mapping[str, Case]
+    spark: SparkSession, identity: Identity, cases: Mapping[str, Case]
 ) -> None:
     found = judged(spark, cases, identity).persist()
     assert {row.key: row[CORRECTION] for row in found.select("key", CORRECTION).collect()} == {

@@ -15,7 +15,6 @@ from pyspark.sql import types as T
 from recount.audit.carry import delta_frames
 from recount.audit.carry.delta_frames import delta_frame, local_frame
 
-pytestmark = pytest.mark.usefixtures("tiny")
 _SCHEMA = """key string, `weight.kg` double, share float, n int, at_ms long, small short, tiny byte, ok boolean,
 amount decimal(38, 9), raw binary, day date, moment timestamp, steps array<struct<topic: string, offset: long>>,
 named map<string, decimal(5, 2)>, inner struct<a: int, b: struct<c: string>>, recount_batch long"""

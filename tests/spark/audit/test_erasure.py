@@ -34,7 +34,6 @@ BEFORE = [
 
 @pytest.fixture(scope="module")
 def clinic(
-    tiny: None,
     spark: SparkSession,
     kafka: EmbeddedKafka,
     project: Project,

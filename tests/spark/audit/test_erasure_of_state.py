@@ -30,7 +30,6 @@ STREAMS = (
 
 @pytest.mark.parametrize("kind", STREAMS)
 def test_a_stream_goes_on_as_if_the_erased_key_had_never_been_there(
-    tiny: None,
     spark: SparkSession,
     kafka: EmbeddedKafka,
     project: Project,
@@ -81,7 +80,7 @@ def require_erasable(ward: Ward, mine: Sequence[str]) -> None:
 
 
 def test_rows_that_were_erased_are_lost_where_no_record_says_so(
-    tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:
     ward = ward_of(spark, kafka, project, tmp_path, "totals")
     ward.a_day(0, ALL)

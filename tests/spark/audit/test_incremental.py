@@ -43,7 +43,6 @@ class Nights:
 
 @pytest.fixture(scope="module")
 def nights(
-    tiny: None,
     spark: SparkSession,
     kafka: EmbeddedKafka,
     project: Project,
@@ -134,7 +133,6 @@ def test_what_was_mended_is_repaired_without_the_log_of_the_nights_before(nights
     assert nights.doubled <= open_findings(nights.mended), "a record on Kafka cannot be taken back"
 
 
-@pytest.mark.usefixtures("tiny")
 def test_a_stream_that_stands_still_is_audited_when_the_log_of_its_last_night_has_expired(
     spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:

@@ -47,7 +47,6 @@ _LATE = (
     ],
 )
 def test_a_late_record_explains_what_it_would_have_changed(
-    tiny: None,
     spark: SparkSession,
     windows: TimeWindows | SlidingWindows | SessionWindows,
     late_window: tuple[int, int],
@@ -67,7 +66,7 @@ def test_a_late_record_explains_what_it_would_have_changed(
 
 
 def test_a_miss_names_what_an_earlier_audit_named_and_not_all_that_can_have_changed_its_row(
-    tiny: None, spark: SparkSession
+    spark: SparkSession,
 ) -> None:
     """The log of the earlier night is not read again: which of its records made the row, that audit has said."""
     of_views = stream(VIEWS).deduplicate("user", horizon="1 s")
@@ -91,7 +90,7 @@ MIDNIGHT = DAY - START_MS // MINUTE_MS % DAY
 
 
 def test_each_miss_names_its_own_late_records_though_the_sinks_have_other_keys_than_the_operators_that_judged_them(
-    tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:
     """Totals of a day below a deduplication, and of all time below windows of an hour."""
     stage = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=_takings()).create_topics()

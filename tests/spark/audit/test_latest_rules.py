@@ -17,7 +17,6 @@ from recount.declare.topics import Topic
 from recount.declare.topology import stream
 from recount.recompute.operators.frontiers import ALL_DUE, NONE_DUE
 
-pytestmark = pytest.mark.usefixtures("tiny")
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))
 TOTALS = identity_of(
     stream(CLICKS).aggregate(clicks=count()).to(Topic(name="totals", key="user", cleanup_policy="compact"))

@@ -45,7 +45,6 @@ class Nights:
 
 @pytest.fixture(scope="module")
 def nights(
-    tiny: None,
     spark: SparkSession,
     kafka: EmbeddedKafka,
     project: Project,
@@ -119,7 +118,6 @@ def test_a_miss_is_explained_in_later_nights_too(nights: Nights) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("tiny")
 def test_an_order_exactly_at_the_end_of_the_look_back_is_no_violation(
     spark: SparkSession,
     kafka: EmbeddedKafka,

@@ -18,7 +18,7 @@ from recount.audit.night import CertifiedAudit
 from recount.declare.columns import REVISION
 from recount.profile.tamper import mutate
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
+pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 

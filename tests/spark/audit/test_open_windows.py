@@ -18,7 +18,7 @@ from recount.engine.driver.stream_reports import status_of
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
+pytestmark = pytest.mark.timeout(900)
 SALE = {"item": "pen"}
 
 

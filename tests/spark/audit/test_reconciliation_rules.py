@@ -62,7 +62,7 @@ def found_by(spark: SparkSession, tried: Tried, accepted: tuple[Finding, ...] = 
 
 
 def test_the_suite_finds_the_rows_that_the_judge_finds_in_each_way_that_a_result_can_be_wrong(
-    tiny: None, spark: SparkSession, tried: Tried
+    spark: SparkSession, tried: Tried
 ) -> None:
     found = found_by(spark, tried)
     for place, number in (("kafka", 8), ("delta", 3)):
@@ -73,7 +73,7 @@ def test_the_suite_finds_the_rows_that_the_judge_finds_in_each_way_that_a_result
     assert found("corrections") == set()
 
 
-def test_what_a_person_has_accepted_is_none_of_them(tiny: None, spark: SparkSession, tried: Tried) -> None:
+def test_what_a_person_has_accepted_is_none_of_them(spark: SparkSession, tried: Tried) -> None:
     lost = Difference(
         kind="output", place="topic revenue", verdict="lost", key="EU", window_start=SIZE_MS, window_end=2 * SIZE_MS
     )

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("tiny")
 def test_a_corrected_row_is_let_go_once_it_is_released_and_a_copy_of_its_correction_is_found(
     spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:

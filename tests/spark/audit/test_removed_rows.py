@@ -70,7 +70,7 @@ SECOND = [("clicks", 0, "ann", 60, {"page": "a"}), ("clicks", 0, "bob", 61, {"pa
 
 
 @pytest.fixture
-def desk(tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path) -> Stage:
+def desk(spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path) -> Stage:
     name = uuid.uuid4().hex[:8]
     clicks = stream(source_topic(f"clicks-{name}", RecordSchema.of(page=STRING)))
     visits = clicks.windowed_by(session("5 min", grace="1 min")).aggregate(clicks=count()).emit_final()
@@ -132,7 +132,7 @@ def test_rows_of_any_topology_that_were_removed_have_expired_and_lost_ones_are_f
 
 @pytest.mark.thorough
 def test_what_late_records_explained_they_explain_when_the_stream_has_removed_them(
-    tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:
     """A session goes on across the time before which rows are released, and a total of all time is there for ever."""
     clicks = stream(source_topic("steps", RecordSchema.of(page=STRING)))

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(1_800)
 
 @pytest.mark.thorough
 def test_a_record_that_comes_again_nights_later_is_a_miss_and_no_violation(
-    tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:
     """Its first copy raised an alert of the same key and time, which the audits have judged and let go."""
     paid = stream(source_topic("paid", RecordSchema.of(amount=LONG))).in_order(grace="1 min")

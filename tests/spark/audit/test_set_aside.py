@@ -66,7 +66,6 @@ def raising(row: Mapping[str, Any]) -> Mapping[str, Any]:
 @pytest.fixture(scope="module", params=["windows", "general"])
 def counter(
     request: pytest.FixtureRequest,
-    tiny: None,
     spark: SparkSession,
     kafka: EmbeddedKafka,
     project: Project,

@@ -20,7 +20,7 @@ from recount.declare.windows import session, sliding, tumbling
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 
-pytestmark = [pytest.mark.usefixtures("tiny"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 IDLE_S = 1
 
 

@@ -27,7 +27,7 @@ from recount.engine.stage.partials import plan_of
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.parametrize("second", [last("e"), count()], ids=["operators", "partial aggregation"])

@@ -14,7 +14,6 @@ from recount.audit.audit_session import FEW_OFFSETS
 from recount.audit.carry.snapshots import Frames, Snapshots
 from recount.tables.places import Tables
 
-pytestmark = pytest.mark.usefixtures("tiny")
 _SCHEMA = "key string, `weight.kg` double, amount decimal(15, 2), steps array<struct<topic: string, offset: long>>"
 Put = Callable[[str, Mapping[str, Frames]], None]
 _ROWS = [("a", 1.5, Decimal("10.50"), [("orders", 7)]), ("b", None, None, [])]

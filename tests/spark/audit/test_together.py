@@ -32,7 +32,7 @@ from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 
-pytestmark = [pytest.mark.timeout(1_800), pytest.mark.usefixtures("tiny")]
+pytestmark = pytest.mark.timeout(1_800)
 """Streams and audits run for real: minutes where other work shares the machine."""
 TONIGHT = AuditRequest(audit="tonight", interval=Interval(), source="kafka")
 
@@ -93,7 +93,7 @@ class Night:
 
 @pytest.fixture(scope="module")
 def night(
-    tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> Night:
     name = uuid.uuid4().hex[:8]
     scene = scene_of(spark, kafka, project, lambda kind: f"shared-{name}-{kind}", tmp_path_factory.mktemp("shared"))

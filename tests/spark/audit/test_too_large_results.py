@@ -16,7 +16,7 @@ from recount.declare.topology import Topology, stream
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
+pytestmark = pytest.mark.timeout(900)
 LARGEST = 4_096
 FITS = largest_result(LARGEST)
 ROOM = FITS - len('ann{"text":""}')

@@ -43,7 +43,6 @@ class Nights:
 
 @pytest.fixture(scope="module")
 def nights(
-    tiny: None,
     spark: SparkSession,
     kafka: EmbeddedKafka,
     project: Project,

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.spark.audit.conftest import MINUTE_MS, START_MS, Scene, order
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
+pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 

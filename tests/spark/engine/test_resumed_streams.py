@@ -38,7 +38,6 @@ from recount.runtime.errors import Terminal
 from recount.tables.ledger import MADE_ANEW, BatchProof
 
 __all__ = ["scene"]
-pytestmark = pytest.mark.usefixtures("tiny")
 EACH = 12
 """Minutes of records in a batch: each emits windows, and one of its records is late, one is bad."""
 
