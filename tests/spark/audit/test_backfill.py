@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
+import uuid
+from decimal import Decimal
+from pathlib import Path
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+from tests.integration.engine.drivers import committed
 from tests.spark.audit.conftest import MINUTE_MS, Scene, an_hour_of_orders, order
+from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
+from recount.audit.carry.store import CORRECTIONS
+from recount.audit.compare.correction_claims import COMPLETE_TEXT
 from recount.backfill import single_backfill as repairs
+from recount.backfill.carrying_out import CarryingOut
+from recount.backfill.corrections_due import corrections_due
 from recount.backfill.single_backfill import pending, plan, repair
+from recount.declare.aggregates import Aggregate, count, last, total
 from recount.declare.columns import BACKFILL, BACKFILL_NUMBER, NOW, NOW_REVISION, REVISION
+from recount.declare.schema import RecordSchema, decimal
+from recount.declare.topology import Topology, stream
+from recount.declare.windows import tumbling
+from recount.engine.stage.partials import plan_of
+from recount.profile.embedded_kafka import EmbeddedKafka
+from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 from recount.serve.answer import AUDITED, answer
 from recount.serve.asked_sink import asked_sink
 from recount.serve.question import Question
 
 pytestmark = pytest.mark.timeout(900)
-"""Streams and audits run for real: minutes where other work shares the machine."""
 
 
 def test_a_repair_completes_the_missed_result_and_a_second_repair_changes_nothing(scene: Scene) -> None:
@@ -135,3 +152,39 @@ def test_a_backfill_refuses_a_table_of_corrections_that_is_older_than_kafka_and_
 
 def _killed(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("second", [last("e"), count()], ids=["operators", "partial aggregation"])
+def test_a_correction_of_small_decimals_is_published_as_it_is_planned_and_audited(
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path, second: Aggregate
+) -> None:
+    tail = uuid.uuid4().hex[:6]
+    dust = source_topic(f"dust-{tail}", RecordSchema.of(e=decimal(15, 8)))
+    flow = stream(dust).windowed_by(tumbling("10 s", grace="0 s")).aggregate(e=total("e"), other=second).emit_final()
+    topology = Topology(name=f"dust-{tail}", sinks=[flow.to(output_topic(f"sums-{tail}"))])
+    desk = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology).create_topics()
+    sent = [("k", 0, "0.00000003"), ("z", 1, "1"), ("k", 0.0001, "0.00000001"), ("z", 2, "1")]
+    for key, minute, value in sent:
+        desk.produce([("dust", 0, key, minute, {"e": value})])
+    desk.run()
+    missed = desk.audit().findings
+    assert (missed.outcome, missed.counts["completeness missed"]) == ("match", 1)
+    [miss] = missed.misses
+    assert "0.00000004" in str(miss.complete) and "0.00000003" in str(miss.published)
+    if plan_of(topology) is None:
+        kept = pl.scan_delta(desk.tables.audit(topology.name, CORRECTIONS)).select(COMPLETE_TEXT).collect()
+        assert [json.loads(text, parse_float=str)[0]["row"]["e"] for text in kept.to_series()] == ["0.00000004"]
+        done = CarryingOut(
+            session=spark, settings=desk.settings, due=corrections_due(spark, desk.tables, topology)
+        ).run()
+    else:
+        done = repair(spark, desk.settings, plan(spark, desk.tables, topology))
+    assert (done.corrections, len(done.published)) == (1, 1)
+    [sink] = topology.sinks
+    values = [one.value() for one in committed(desk.connection, sink.topic.name) if one.key() == b"k"]
+    assert [value.split(b'"e":')[1][:10] for value in values] == [b"0.00000003", b"0.00000004"]
+    written = pl.DataFrame(DeltaTable(desk.tables.corrections(sink.table)).to_pyarrow_table())
+    assert written["e"].to_list() == [Decimal("0.00000004")]
+    repaired = desk.audit().findings
+    assert (repaired.outcome, repaired.misses) == ("match", ())
+    assert repaired.counts["completeness repaired"] == 1

@@ -1,19 +1,50 @@
-"""A small Delta table that comes through this process is what Spark's reader makes of it."""
+"""Frames that audits read and keep: of Delta tables, of snapshots, of the tables of side ledgers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
+from tests.unit.audit.test_side_ledgers import (
+    LATE,
+    LETTER,
+    LETTERS,
+    LISTED,
+    LOG,
+    NAMED,
+    ROW,
+    letters_and_rejected,
+    rows,
+)
 
+from recount.audit.audit_session import FEW_OFFSETS
 from recount.audit.carry import delta_frames
 from recount.audit.carry.delta_frames import delta_frame, local_frame
+from recount.audit.carry.snapshots import Frames, Snapshots
+from recount.audit.carry.store import PARTIALS, AuditStore
+from recount.audit.compare import side_ledgers
+from recount.audit.compare.side_ledgers import (
+    Comparison,
+    late_records,
+    posted_letters,
+    side_ledger_differences,
+    side_ledger_differences_by_spark,
+    within,
+    within_by_spark,
+)
+from recount.declare.columns import AUDIT
+from recount.tables.places import Tables
 
 _SCHEMA = """key string, `weight.kg` double, share float, n int, at_ms long, small short, tiny byte, ok boolean,
 amount decimal(38, 9), raw binary, day date, moment timestamp, steps array<struct<topic: string, offset: long>>,
@@ -63,3 +94,106 @@ def test_a_table_that_is_not_small_is_read_by_spark(
     found = delta_frame(spark, path)
     assert len(found.inputFiles()) == 2
     assert found.count() == 2
+
+
+_KEPT = "key string, `weight.kg` double, amount decimal(15, 2), steps array<struct<topic: string, offset: long>>"
+Put = Callable[[str, Mapping[str, Frames]], None]
+_ROWS = [("a", 1.5, Decimal("10.50"), [("orders", 7)]), ("b", None, None, [])]
+
+
+@pytest.fixture
+def snapshots(spark: SparkSession, tmp_path: Path) -> Snapshots:
+    return Snapshots(session=spark, tables=Tables(str(tmp_path)), stream="carts")
+
+
+@pytest.fixture(params=[FEW_OFFSETS, FEW_OFFSETS + 1], ids=["through the driver", "by Spark"])
+def put(snapshots: Snapshots, request: pytest.FixtureRequest) -> Put:
+    return partial(snapshots.put, offsets=request.param)
+
+
+def frame(spark: SparkSession, rows: list[object]) -> DataFrame:
+    return spark.createDataFrame(rows, _KEPT)
+
+
+def test_frames_come_back_as_they_were(spark: SparkSession, snapshots: Snapshots, put: Put) -> None:
+    put("1", {"truth": {"window": frame(spark, _ROWS), "empty": frame(spark, [])}, "claims": {}})
+    put("2", {"truth": {"window": frame(spark, _ROWS[:1])}})
+    found = snapshots.of("1").part("truth")
+    assert found.keys() == {"window", "empty"}
+    assert found["window"].schema == frame(spark, []).schema
+    assert sorted(found["window"].collect()) == sorted(frame(spark, _ROWS).collect())
+    assert found["empty"].collect() == []
+    assert snapshots.of("1").part("claims") == {}
+
+
+def test_a_second_try_replaces_what_the_first_one_left(spark: SparkSession, snapshots: Snapshots, put: Put) -> None:
+    put("1", {"truth": {"window": frame(spark, _ROWS)}})
+    put("1", {"truth": {"window": frame(spark, _ROWS[:1])}})
+    assert [row.key for row in snapshots.of("1").part("truth")["window"].collect()] == ["a"]
+
+
+def test_only_the_newest_are_kept(spark: SparkSession, snapshots: Snapshots, put: Put) -> None:
+    for audit in ("1", "2", "3"):
+        put(audit, {"truth": {"window": frame(spark, _ROWS)}})
+    snapshots.keep_newest("3", 2)
+    assert [snapshots.has(audit) for audit in ("1", "2", "3")] == [False, True, True]
+
+
+def test_the_hash_tells_a_snapshot_from_any_other(spark: SparkSession, snapshots: Snapshots, put: Put) -> None:
+    put("1", {"truth": {"window": frame(spark, _ROWS[:1])}})
+    before = snapshots.sha256("1")
+    put("2", {"truth": {"window": frame(spark, _ROWS[:1])}})
+    assert snapshots.sha256("2") == before
+    put("1", {"truth": {"window": frame(spark, [("a", 1.5, Decimal("10.51"), [("orders", 7)])])}})
+    assert snapshots.sha256("1") != before
+
+
+ROWS = pl.DataFrame({"region": ["EU", None], "revenue": ["1.50", "2.00"], "orders": [1, 2]}).cast(
+    {"revenue": pl.Decimal(38, 2)}
+)
+
+
+def test_a_table_that_an_earlier_release_wrote_with_spark_is_written_on_without(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = AuditStore(spark, Tables(str(tmp_path)), "revenue")
+    store.put(PARTIALS, "old", spark.createDataFrame(ROWS.to_arrow()))
+    store.put_rows(PARTIALS, "new", ROWS.head(1))
+    store.put_rows(PARTIALS, "new", ROWS)
+    store.put_rows(PARTIALS, "new", ROWS.tail(1), part=1)
+
+    assert store.rows(PARTIALS, ["old"]).drop(AUDIT).collect().sort("orders").equals(ROWS)
+    assert store.rows(PARTIALS, ["old", "new"]).collect().height == 5
+    read_by_spark = store.read(PARTIALS, ["new"]).collect()
+    assert sorted(row.orders for row in read_by_spark) == [1, 2, 2]
+
+
+def in_spark(spark: SparkSession, comparison: Comparison[pl.DataFrame]) -> Comparison[DataFrame]:
+    recomputed, listed = (spark.createDataFrame(one.to_arrow()) for one in (comparison.recomputed, comparison.listed))
+    return replace(comparison, recomputed=recomputed, listed=listed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("listed", [[ROW], *(given for given, _ in LISTED)])
+def test_spark_finds_what_is_found_without(spark: SparkSession, listed: list[tuple[Any, ...]]) -> None:
+    comparisons = [late_records(rows(LATE, ROW), rows(LATE, *listed)), *letters_and_rejected()]
+    found = side_ledger_differences_by_spark([in_spark(spark, one) for one in comparisons])
+    assert found == side_ledger_differences(comparisons)
+
+
+def test_many_differences_of_one_list_do_not_hide_those_of_another(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side_ledgers, "MAX_DIFFERENCES", 2)
+    many = rows(LATE, *((*ROW[:2], offset, *ROW[3:]) for offset in range(5)))
+    letters = rows(LETTER, ("orders", 0, 3, "schema"))
+    comparisons = [late_records(rows(LATE, ROW), many), posted_letters(letters[:0], letters, "dlq")]
+    found = side_ledger_differences_by_spark([in_spark(spark, one) for one in comparisons])
+    assert [one.evidence[0] for one in found] == ["orders-0@0", "orders-0@1", "orders-0@2", "orders-0@3"]
+    assert [one.verdict for one in found] == ["extra", "extra", "unlisted", "extra"]
+
+
+def test_only_letters_of_the_audited_offsets_count_and_those_that_name_none(spark: SparkSession) -> None:
+    letters = rows(NAMED, *LETTERS, ("orders", 0, 4, None))
+    mine = ("recount.mine", "orders", {0: (0, 10)}, LOG)
+    kept = within_by_spark(spark.createDataFrame(letters.to_arrow()), *mine).collect()
+    assert [tuple(row) for row in kept] == within(letters, *mine).rows()

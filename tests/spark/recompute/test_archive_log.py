@@ -1,16 +1,30 @@
-"""A stretch of an archive costs its own files, and is the same whichever way it is read."""
+"""A log on its way to the recompute's rows: read from the archive, with its headers, in groups and columns."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from tests.unit.engine.stage.test_polars_expressions import FIELDS, OUT_OF_RANGE, ROW, evaluated, rows, trees
 
+from recount.declare.expressions import Expression, coalesce, col, lit
 from recount.recompute.archived_log import ArchiveLog
-from recount.recompute.raw_log import SCHEMA, Ranges
+from recount.recompute.operators.log_rows import in_groups
+from recount.recompute.raw_log import COLUMNS, HEADERS, SCHEMA, Ranges, RawLog, headers_never_null, null_headers
+from recount.recompute.rules.number_rules import kind_beyond
+from recount.recompute.spark_columns import column, exact_in, spark_type
 from recount.tables.places import Tables
 
 DAY_MS = 86_400_000
@@ -76,3 +90,99 @@ def test_an_archive_of_which_rows_were_deleted_does_not_bring_them_back(spark: S
     DeltaTable.forPath(spark, path).delete("offset = 3")
     rows = read(spark, tables, {0: (0, 5)})
     assert [row.offset for row in rows] == [0, 1, 2, 4]
+
+
+def test_headers_are_never_null_on_their_way_to_the_tasks_and_null_again_in_them(spark: SparkSession) -> None:
+    """Nulls on that way cost time that grows with the square of a batch's rows."""
+    some = [("trace", bytearray(b"1")), ("nothing", None)]
+    records = [(0, offset, 0, None, b"{}", some if offset % 3 else None) for offset in range(10)]
+    frame = spark.createDataFrame(records, SCHEMA + HEADERS)
+    raw = RawLog(frame=frame.select(*COLUMNS, headers_never_null()), reading=null_headers)
+    assert not raw.frame.schema["headers"].nullable
+    read = raw.through(SCHEMA + HEADERS, lambda batches: batches).sort("offset").collect()
+    assert read == frame.sort("offset").collect()
+
+
+ROWS_OF_A_BATCH = 4
+
+
+def _together(rows: pa.Table) -> pa.Table:
+    """One row for the group: its first key, and how many rows it has."""
+    return pa.table({"rows": [rows.num_rows], "a.key": rows.column("a.key").slice(0, 1)})
+
+
+def _counted(spark: SparkSession, keys: list[float | None]) -> list[tuple[float | None, int]]:
+    frame = spark.createDataFrame([(key, 0) for key in keys], "`a.key` double, other int")
+    schema = T.StructType([T.StructField("a.key", T.DoubleType()), T.StructField("rows", T.LongType())])
+    return [(row["a.key"], row["rows"]) for row in in_groups(frame, ["a.key"], _together, schema).collect()]
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(spark: SparkSession) -> Iterator[None]:
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(name)
+    spark.conf.set(name, ROWS_OF_A_BATCH)
+    yield
+    spark.conf.set(name, before)
+
+
+@pytest.mark.parametrize("larger", range(1, 3 * ROWS_OF_A_BATCH))
+def test_groups_that_end_within_at_the_end_of_and_behind_a_batch_are_whole(spark: SparkSession, larger: int) -> None:
+    keys = [1.0, *[2.0] * larger, 3.0, 3.0, *[4.0] * larger]
+    assert sorted(_counted(spark, keys)) == sorted(Counter(keys).items())
+
+
+def test_keys_are_the_same_where_spark_groups_them_so(spark: SparkSession) -> None:
+    found = _counted(spark, [None, math.nan, 0.0, None, -0.0, math.nan, 1.0])
+    # 0.0 + -0.0 is 0.0
+    told = [(None if key is None else key + 0.0, rows) for key, rows in found]
+    assert sorted((str(key), rows) for key, rows in told) == [("0.0", 2), ("1.0", 1), ("None", 2), ("nan", 2)]
+
+
+def test_without_rows_there_is_no_group(spark: SparkSession) -> None:
+    assert _counted(spark, []) == []
+
+
+COLUMN_TYPES = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in FIELDS.items()])
+
+
+def computed(spark: SparkSession, given_trees: Sequence[Expression], given_rows: Sequence[dict[str, Any]]) -> list[Any]:
+    frame = spark.createDataFrame([tuple(row[name] for name in FIELDS) for row in given_rows], COLUMN_TYPES).coalesce(1)
+    exact_in(spark)
+    kinds = [kind_beyond(tree, FIELDS, "") for tree in given_trees]
+    reasons = [F.lit(None).cast("string") if kind is None else kind for kind in kinds]
+    found = frame.select(*(column(tree, FIELDS) for tree in given_trees), *reasons).collect()
+    many = len(given_trees)
+    return [
+        tuple(
+            value if kind is None else f"{OUT_OF_RANGE}: {kind}"
+            for value, kind in zip(row[:many], row[many:], strict=True)
+        )
+        for row in map(tuple, found)
+    ]
+
+
+def expected_of(given_trees: Sequence[Expression], given_rows: Sequence[dict[str, Any]]) -> list[Any]:
+    return [tuple(evaluated(tree, row) for tree in given_trees) for row in given_rows]
+
+
+@settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
+@given(st.lists(trees, min_size=1, max_size=15), rows.filter(bool))
+def test_spark_computes_what_the_reference_evaluates(
+    spark: SparkSession, given_trees: list[Expression], given_rows: list[dict[str, Any]]
+) -> None:
+    assert computed(spark, given_trees, given_rows) == expected_of(given_trees, given_rows), list(map(str, given_trees))
+
+
+def test_null_division_and_exact_decimals_are_as_the_reference_has_them(spark: SparkSession) -> None:
+    given_trees = [
+        col("amount") * col("fee"),
+        col("amount") / 0,
+        col("amount") / 4,
+        col("vip") & lit(None),
+        col("vip") | True,
+        col("count") == coalesce(lit(None)),
+        col("name").is_null(),
+    ]
+    expected = (Decimal("3.375"), None, 0.5625, None, True, None, True)
+    assert computed(spark, given_trees, [ROW]) == [expected] == expected_of(given_trees, [ROW])

@@ -1,0 +1,345 @@
+"""The rules by which rows, records and corrections are judged, beside those of Great Expectations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tests.unit.audit.documents import a_run
+from tests.unit.audit.test_judgement import CASES, OTHER, Copy, R, Tried, published, stored
+
+from recount.audit.carry.store import VERDICTS
+from recount.audit.compare.claims import SIDE
+from recount.audit.compare.committed import as_text, header
+from recount.audit.compare.correction_claims import COMPLETE_ROWS, LATER_BATCH, with_corrections
+from recount.audit.compare.differences import COMPARED, compared
+from recount.audit.compare.identity import Identity, identity_of
+from recount.audit.compare.published import DELTA, KAFKA
+from recount.audit.compare.results import COMPLETE, EXPECTED
+from recount.audit.compare.sink_verdicts import (
+    CORRECTED_AT,
+    GOES_ON,
+    HIGHEST,
+    SEEN,
+    judged_latest,
+    judged_rows,
+    of_backfills,
+    of_stream,
+    seen_rows,
+)
+from recount.audit.expectations.audited_frames import AuditedRows
+from recount.audit.expectations.suites import QUERY, SUITES, expectations_of
+from recount.audit.explain.completeness import CORRECTION
+from recount.audit.findings.finding_register import ROW
+from recount.certificate.finding import Difference, Finding
+from recount.declare.aggregates import count
+from recount.declare.schema import DOUBLE, LONG, STRING, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream, table
+from recount.recompute.operators.frontiers import ALL_DUE, NONE_DUE
+
+CORRECTED_CLICKS = Topic(name="clicks", key="who", value=RecordSchema.of(n=LONG, rate=DOUBLE))
+OUT = Topic(name="out", key="who")
+LATEST_CLAIM = identity_of(table(CORRECTED_CLICKS).to(OUT))
+EVERY_CLAIM = identity_of(stream(CORRECTED_CLICKS).to(OUT))
+_ROWS = (
+    "__key string, n long, rate double, recount_timestamp_ms long, recount_revision int, recount_is_null boolean,"
+    " recount_origin string, recount_generation int, recount_batch long, recount_backfill string,"
+    " recount_backfill_number long"
+)
+KEPT_SINCE_MS = 10
+"""Older corrections may have left the topic."""
+Told = tuple[int | None, float, int, int]
+"""What a row says (None: it is a deletion), twice, its revision and its time."""
+Case = tuple[Sequence[Told], Sequence[Told], str | None]
+"""The corrections of a row on Kafka, those in Delta, and what the judge says of them."""
+
+OF_ANY: Mapping[str, Case] = {
+    "the same": ([(3, 0.1, 1, 20)], [(3, 0.1, 1, 20)], None),
+    "rounded otherwise": ([(3, 0.1, 1, 20)], [(3, 0.1 * (1 + 1e-12), 1, 20)], None),
+    "deleted": ([(None, 0, 1, 20)], [(None, 0, 1, 20)], None),
+    "corrected again": ([(4, 0, 2, 20), (3, 0, 1, 20)], [(3, 0, 1, 20), (4, 0, 2, 20)], None),
+    "lost": ([], [(3, 0, 1, 20)], "lost"),
+    "gone by retention": ([], [(3, 0, 1, 5)], None),
+    "the second lost": ([(3, 0, 1, 20)], [(3, 0, 1, 20), (4, 0, 2, 20)], "lost"),
+    "extra": ([(3, 0, 1, 20)], [], "extra"),
+    "of another revision": ([(3, 0, 1, 20)], [(3, 0, 2, 20)], "extra"),
+    "another value": ([(4, 0, 1, 20)], [(3, 0, 1, 20)], "altered"),
+    "another double": ([(3, 0.1, 1, 20)], [(3, 0.2, 1, 20)], "altered"),
+    "another time": ([(3, 0, 1, 20)], [(3, 0, 1, 21)], "altered"),
+    "deleted there only": ([(None, 0, 1, 20)], [(3, 0, 1, 20)], "altered"),
+    "twice": ([(3, 0, 1, 20), (3, 0, 1, 20)], [(3, 0, 1, 20)], "duplicated"),
+}
+TWO: list[Told] = [(7, 0, 1, 20), (8, 0, 1, 20)]
+OF_LATEST: Mapping[str, Case] = {**OF_ANY, "twice in both": (TWO, TWO, "duplicated")}
+OF_EVERY: Mapping[str, Case] = {
+    **OF_ANY,
+    "two rows": (TWO[::-1], TWO, None),
+    "one of two": (TWO[:1], TWO, "altered"),
+    "three of two": ([*TWO, *TWO[:1]], TWO, "duplicated"),
+}
+
+
+def rows(spark: SparkSession, told_of: Mapping[str, Sequence[Told]], identity: Identity) -> DataFrame:
+    origin = None if identity.is_latest else "clicks-0@3"
+    told = [
+        (key, n, float(rate), at_ms, revision, n is None, origin, 0, 1, "monday", 0)
+        for key, said in told_of.items()
+        for n, rate, revision, at_ms in said
+    ]
+    return of_backfills(spark.createDataFrame(told, _ROWS), identity)
+
+
+def judged(spark: SparkSession, cases: Mapping[str, Case], identity: Identity) -> DataFrame:
+    """The corrections of all ``cases``, each of a row of its own, of which nothing else is known."""
+    on_kafka = rows(spark, {key: case[0] for key, case in cases.items()}, identity)
+    in_delta = rows(spark, {key: case[1] for key, case in cases.items()}, identity)
+    claims = on_kafka.withColumn(SIDE, F.lit(KAFKA)).unionByName(in_delta).withColumn(LATER_BATCH, F.lit(False))
+    nothing = in_delta.where(F.lit(False))
+    if identity.is_latest:
+        known = judged_latest(nothing, identity, ALL_DUE, KEPT_SINCE_MS, NONE_DUE, is_whole_since=True)
+        complete: Column = F.array(f"{COMPLETE}_entry")
+    else:
+        known, complete = judged_rows(nothing, identity), F.col(COMPLETE)
+    return with_corrections(known.withColumn(COMPLETE_ROWS, complete), claims, in_delta, identity, KEPT_SINCE_MS)
+
+
+@pytest.mark.parametrize(
+    ("identity", "cases"), [(LATEST_CLAIM, OF_LATEST), (EVERY_CLAIM, OF_EVERY)], ids=["latest", "every"]
+)
+def test_the_suite_finds_the_corrections_that_the_judge_finds(
+    spark: SparkSession, identity: Identity, cases: Mapping[str, Case]
+) -> None:
+    found = judged(spark, cases, identity).persist()
+    assert {row.key: row[CORRECTION] for row in found.select("key", CORRECTION).collect()} == {
+        key: expected for key, (_, _, expected) in cases.items()
+    }
+    [query] = [
+        one["kwargs"][QUERY]
+        for one in expectations_of(SUITES, "reconciliation", "any")
+        if one["meta"].get("judged_as") == "corrections"
+    ]
+    told = found.select("key", "window_start", "window_end", "origin", compared(identity, KEPT_SINCE_MS, None))
+    told = told.select("*", f"{COMPARED}.*").withColumns({"sink": F.lit("out"), "correction_is_accepted": F.lit(False)})
+    told.createOrReplaceTempView("compared_corrections")
+    unexpected = {row.key for row in spark.sql(query.format(batch="compared_corrections")).collect()}
+    assert unexpected == {key for key, (_, _, expected) in cases.items() if expected is not None}
+    found.unpersist()
+
+
+SIZE_MS = 10_000
+
+
+def moved(copy: Copy, windows: int) -> Copy:
+    start = copy["window_start"] + windows * SIZE_MS
+    return {**copy, "window_start": start, "window_end": start + SIZE_MS}
+
+
+@pytest.fixture
+def tried(tmp_path: Path) -> Tried:
+    """Every case of the judge's own test, each in a window of its own."""
+    tried = Tried(tmp_path)
+    on_kafka = [moved(copy, number) for number, case in enumerate(CASES) for copy in case[0]]
+    in_delta = [moved(copy, number) for number, case in enumerate(CASES) for copy in case[1]]
+    extra = len(CASES)
+    on_kafka += [published(moved(OTHER, extra))]
+    in_delta += [stored(moved(OTHER, extra + 1))]
+    tried.judged([moved(R, number) for number in range(len(CASES))], on_kafka, in_delta)
+    return tried
+
+
+def found_by(spark: SparkSession, tried: Tried, accepted: tuple[Finding, ...] = ()) -> Callable[[str], set[Any]]:
+    """The rows that the suite's query for a place finds."""
+    run = a_run("tonight", outcome="violation")
+    topology: Topology = tried.flow.topology
+    rows = AuditedRows(session=spark, tables=tried.tables, topology=topology, run=run, accepted=accepted)
+    rows.reconciliation().createOrReplaceTempView("compared_rows")
+    queries = {
+        one["meta"]["judged_as"]: one["kwargs"][QUERY]
+        for one in expectations_of(SUITES, "reconciliation", topology.name)
+        if QUERY in one["kwargs"]
+    }
+
+    def found(place: str) -> set[Any]:
+        told = spark.sql(queries[place].format(batch="compared_rows")).select(*ROW).collect()
+        assert len(told) == len(set(told))
+        return {tuple(row) for row in told}
+
+    return found
+
+
+def test_the_suite_finds_the_rows_that_the_judge_finds_in_each_way_that_a_result_can_be_wrong(
+    spark: SparkSession, tried: Tried
+) -> None:
+    found = found_by(spark, tried)
+    for place, number in (("kafka", 8), ("delta", 3)):
+        wrong = tried.store.rows(VERDICTS, ["tonight"]).filter(~pl.col(f"{place}_verdict").is_in(["match", "expired"]))
+        expected = {tuple(row) for row in wrong.select(ROW).collect().rows()}
+        assert len(expected) == number
+        assert found(place) == expected
+    assert found("corrections") == set()
+
+
+def test_what_a_person_has_accepted_is_none_of_them(spark: SparkSession, tried: Tried) -> None:
+    lost = Difference(
+        kind="output", place="topic revenue", verdict="lost", key="EU", window_start=SIZE_MS, window_end=2 * SIZE_MS
+    )
+    finding = Finding(
+        id="1",
+        state="accepted",
+        difference=lost,
+        first_audit="tonight",
+        first_ms=0,
+        last_audit="tonight",
+        last_ms=0,
+        last_cut=(0, 1),
+    )
+    row = ("revenue", "EU", SIZE_MS, 2 * SIZE_MS, None)
+    before, after = found_by(spark, tried)("kafka"), found_by(spark, tried, (finding,))("kafka")
+    assert before - after == {row}
+    elsewhere = replace(finding, difference=replace(lost, place="table outputs/revenue"))
+    assert found_by(spark, tried, (elsewhere,))("kafka") == before
+
+
+LATEST_CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))
+TOTALS = identity_of(
+    stream(LATEST_CLICKS).aggregate(clicks=count()).to(Topic(name="totals", key="user", cleanup_policy="compact"))
+)
+_SCHEMA = (
+    "key string, window_start long, window_end long, origin string, entry struct<is_null: boolean, row: struct<`__key`:"
+    " string, clicks: long>, at_ms: long>, standing boolean, side string, revision int, evidence string"
+)
+
+
+def claims(spark: SparkSession, revisions: Sequence[int], stood: int | None) -> DataFrame:
+    """Ann has five clicks, of which the table has these revisions; the topic was compacted."""
+    told = [(EXPECTED, 4, None), (COMPLETE, 4, None), *((DELTA, revision, revision) for revision in revisions)]
+    rows = [
+        (
+            "ann",
+            None,
+            None,
+            None,
+            (False, ("ann", 1 + number), number),
+            side == DELTA and number == stood,
+            side,
+            of,
+            None,
+        )
+        for side, number, of in told
+    ]
+    return spark.createDataFrame(rows, _SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("revisions", "stood", "since_ms", "whole_since", "verdict"),
+    [
+        ((0, 1, 3, 4), None, NONE_DUE, False, "lost"),
+        ((3, 4), None, 3, False, "match"),
+        ((0, 1, 3, 4), 0, 3, False, "match"),
+        ((0, 1, 3, 4), 0, 3, True, "lost"),
+        ((1, 2, 3, 4), 1, 3, True, "match"),
+        ((2, 3), 2, 3, True, "altered"),
+    ],
+)
+def test_a_gap_counts_where_no_row_can_have_been_removed(
+    spark: SparkSession, revisions: Sequence[int], stood: int | None, since_ms: int, whole_since: bool, verdict: str
+) -> None:
+    judged = judged_latest(
+        claims(spark, revisions, stood), TOTALS, ALL_DUE, NONE_DUE, since_ms, is_whole_since=whole_since
+    )
+    [row] = judged.select("delta_verdict", "delta_is_dense").collect()
+    assert row.delta_verdict == verdict
+
+
+def test_where_topic_and_table_contradict_each_other_about_an_earlier_value_both_are_altered(
+    spark: SparkSession,
+) -> None:
+    """So a row that was found altered in one night still is in the next, when a newer one has replaced it."""
+    changed = {(DELTA, 3): 9}
+    written = [(side, revision) for side in (KAFKA, DELTA) for revision in range(5)]
+    told = [
+        ("ann", None, None, None, (False, ("ann", changed.get(one, 1 + one[1])), one[1]), False, *one, str(one))
+        for one in written
+    ]
+    known = claims(spark, (), None).unionByName(spark.createDataFrame(told, _SCHEMA))
+    judged = judged_latest(known, TOTALS, ALL_DUE, NONE_DUE, NONE_DUE, is_whole_since=True)
+    [row] = judged.collect()
+    assert (row.kafka_verdict, row.delta_verdict) == ("altered", "altered")
+    assert (row.kafka_shown.row.clicks, row.delta_shown.row.clicks) == (4, 9)
+    assert (row.kafka_evidence, row.delta_evidence) == ([str((KAFKA, 3))], [str((DELTA, 3))])
+    assert row.kafka_entry == row.delta_entry == row.expected_entry
+
+
+CLICKS = Topic(name="clicks", key="who", value=RecordSchema.of(n=LONG))
+LATEST = identity_of(table(CLICKS).to(OUT))
+EVERY = identity_of(stream(CLICKS).to(OUT))
+_WRITTEN = (
+    "__key string, n long, recount_timestamp_ms long, recount_revision int, recount_is_null boolean,"
+    " recount_origin string, recount_generation int, recount_batch long"
+)
+_CORRECTED = f"{_WRITTEN}, recount_backfill string, recount_backfill_number long"
+Row = tuple[Any, ...]
+
+
+def row(n: int | None, revision: int, batch: int, origin: str | None = None) -> Row:
+    """A row of ann; n None: a deletion."""
+    return ("ann", n, 5, revision, n is None, origin, 0, batch)
+
+
+def correction(n: int | None, revision: int, batch: int, number: int, origin: str | None = None) -> Row:
+    return (*row(n, revision, batch, origin), "monday", number)
+
+
+def seen(spark: SparkSession, identity: Identity, rows: Sequence[Row], corrections: Sequence[Row]) -> Any:
+    """What readers see of ann, the highest revision, whether she was corrected, whether the stream went on."""
+    written = of_stream(spark.createDataFrame(rows, _WRITTEN), identity)
+    corrected = of_backfills(spark.createDataFrame(corrections, _CORRECTED), identity)
+    [found] = seen_rows(written.unionByName(corrected), identity).collect()
+    values = [None if one.row is None else one.row.n for one in found[SEEN]]
+    return values, found[HIGHEST], found[CORRECTED_AT] is not None, found[GOES_ON]
+
+
+@pytest.mark.parametrize(
+    ("rows", "corrections", "expected"),
+    [
+        ([row(1, 0, 1), row(2, 1, 2)], [], ([2], 1, False, False)),
+        ([row(2, 1, 2)], [correction(3, 2, 2, 0)], ([3], 2, True, False)),
+        ([row(2, 1, 2)], [correction(4, 3, 2, 1), correction(3, 2, 2, 0)], ([4], 3, True, False)),
+        ([row(2, 1, 2), row(5, 2, 3)], [correction(4, 3, 2, 1), correction(3, 2, 2, 0)], ([5], 3, True, True)),
+        ([row(2, 1, 2)], [correction(None, 2, 2, 0)], ([None], 2, True, False)),
+        ([row(2, 0, 2), row(5, 1, 2)], [correction(3, 2, 1, 0)], ([5], 2, True, True)),
+    ],
+)
+def test_a_row_that_is_replaced_is_seen_as_of_the_newest_batch_and_then_of_the_newest_backfill(
+    spark: SparkSession, rows: list[Row], corrections: list[Row], expected: Any
+) -> None:
+    assert seen(spark, LATEST, rows, corrections) == expected
+
+
+@pytest.mark.parametrize(
+    ("corrections", "expected"),
+    [
+        ([], ([1, 2], 0, False, False)),
+        ([correction(7, 1, 1, 0, "clicks-0@3")], ([7], 1, True, False)),
+        ([correction(7, 1, 1, 0, "clicks-0@3"), correction(8, 1, 1, 0, "clicks-0@3")], ([7, 8], 1, True, False)),
+        ([correction(None, 1, 1, 0, "clicks-0@3")], ([None], 1, True, False)),
+    ],
+)
+def test_all_rows_of_a_record_are_replaced_together(spark: SparkSession, corrections: list[Row], expected: Any) -> None:
+    rows = [row(1, 0, 1, "clicks-0@3"), row(2, 0, 1, "clicks-0@3")]
+    assert seen(spark, EVERY, rows, corrections) == expected
+
+
+def test_bytes_that_are_no_text_are_null(spark: SparkSession) -> None:
+    """Spark takes them for text; in a file they are no Parquet that Polars reads, and every later audit ended there."""
+    records = [(b"a\xff", [("name", b"\xff")]), (b"a", [("name", b"\xff"), ("name", b"one")]), (None, []), (b"", None)]
+    frame = spark.createDataFrame(records, "key binary, headers array<struct<key: string, value: binary>>")
+    found = [tuple(row) for row in frame.select(as_text(F.col("key")), header("name")).collect()]
+    assert found == [(None, None), ("a", "one"), (None, None), ("", None)]
