@@ -38,7 +38,7 @@ def _of_stages() -> Iterator[Mutant]:
     )
     yield from other(stage, "Intake._tests", "whose records need a key", "if self._needs_key", "if False")
     latest = "span.timestamp_ms + self._topology.max_future_ms"
-    yield from bound("engine/exchange/graph_computation.py", "GraphComputation.stage", "no absurd time", latest)
+    yield from bound("engine/exchange/graph_part.py", "GraphPlan.stage", "no absurd time", latest)
     yield from other(stage, "Intake._tests", "no time before the epoch", "time < 0", "time <= 0", "time < -1")
     yield from comparison(stage, "Intake._tests", "no absurd time", "time > self._latest_ms")
     yield from bound(stage, "Intake._tests", "no absurd time", "            time > self._latest_ms")

@@ -149,7 +149,7 @@ def _read_back(
     plan, rows = plan_of(topology), tables.state.read().filter(earlier(_after(last)))
     if plan is None:
         graph, since = Graph(topology, added=added), since_snapshot(rows)
-        GraphState(graph.states).load(since)
+        GraphState(graph.states, graph.clocks).load(since)
         # under the names of the estimates, which know of no upgrade
         held_by = zip(Graph(topology).states, graph.states.values(), strict=True)
         return {name: Held.of(state.rows) for name, state in held_by}, graph, since.lazy()

@@ -25,6 +25,8 @@ from recount.runtime.installation import bytes_of_file
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Released, Tables
 
+ROWS_ADDED = "rowsAdded"
+"""Under this name a commit of files that tasks have written says how many rows they have."""
 LEDGER_SCHEMA = {
     "state_id": pl.String(),
     GENERATION: pl.Int32(),
@@ -61,7 +63,8 @@ class Entry:
             return None
         metrics = info.get("operationMetrics") or {}
         # Spark and delta-rs name them differently, and Spark writes numbers as texts
-        rows_added = int(metrics.get("num_added_rows", metrics.get("numOutputRows", 0)))
+        told = info.get(ROWS_ADDED) or metrics.get("numOutputRows", 0)
+        rows_added = int(metrics.get("num_added_rows", told))
         return cls(proof=proof, rows_added=rows_added, append_ms=metrics.get("execution_time_ms"))
 
     @classmethod

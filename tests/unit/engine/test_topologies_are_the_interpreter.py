@@ -42,7 +42,8 @@ def test_the_engine_is_the_interpreter(block: int, data: st.DataObject) -> None:
     cuts = data.draw(logs(drawn))
     note(describe(drawn.topology))
     idles = any(cut.later_ms for cut in cuts)
-    assert_agree(drawn, by_engine(drawn, cuts), by_interpreter(drawn, cuts), idles=idles)
+    parts = data.draw(st.sampled_from([(1,), (3,), (8,), (1, 3), (8, 1, 3)]))
+    assert_agree(drawn, by_engine(drawn, cuts, parts), by_interpreter(drawn, cuts), idles=idles)
 
 
 def test_most_drawn_topologies_are_taken_by_the_engine() -> None:

@@ -11,12 +11,15 @@ from tests.unit.engine.engine import NOW_MS, LogRecord, arrow_batch
 
 from recount.declare.columns import BATCH, GENERATION
 from recount.declare.topology import Topology
+from recount.engine.exchange.dealing import Sent
 from recount.engine.exchange.graph_computation import RAW, GraphComputation, RawStage
+from recount.engine.exchange.graph_part import GraphPart
 from recount.engine.exchange.work import Computed, Stage
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.map_stage import from_ipc
-from recount.engine.state.graph_state import STATE_SCHEMA
+from recount.engine.stage.record_stage import TOTALS, RecordStage
+from recount.engine.state.graph_state import STATE_SCHEMA, Part, since_snapshot
 
 Log = Mapping[str, Sequence[LogRecord]]
 """By topic its records, each partition's in offset order."""
@@ -24,7 +27,10 @@ Log = Mapping[str, Sequence[LogRecord]]
 
 @dataclass
 class TopologyEngine:
-    """Runs ``topology`` batch by batch over topics of ``partitions`` and keeps all that was made."""
+    """Runs ``topology`` batch by batch over topics of ``partitions`` and keeps all that was made.
+
+    Where its keys can be dealt out there are ``parts`` of them.
+    """
 
     topology: Topology
     partitions: Mapping[str, int]
@@ -33,11 +39,13 @@ class TopologyEngine:
     computed: list[Computed] = field(default_factory=list)
     state: pl.DataFrame = field(init=False)
     now_ms: int = NOW_MS
+    parts: int = 1
 
     def __post_init__(self) -> None:
         self.computation = GraphComputation(self.topology)
         order = {GENERATION: pl.Int32(), BATCH: pl.Int64()}
         self.state = pl.DataFrame(schema={**STATE_SCHEMA, **order})
+        self._begin()
         self._ends = {(topic, p): 0 for topic, count in self.partitions.items() for p in range(count)}
 
     def batch(self, log: Log, now_ms: int = NOW_MS) -> Computed:
@@ -45,11 +53,12 @@ class TopologyEngine:
         start = dict(self._ends)
         end = {place: start[place] + len(_in(log, place)) for place in start}
         span = BatchRange(batch=len(self.computed), timestamp_ms=now_ms, start=start, end=end)
-        stage = self.computation.stage(span)
+        stage = self.computation.plan.stage(span)
         batches = [arrow_batch(*place, first, _in(log, place)) for place, first in start.items()]
         self._ends = end
+        made = self._made(stage, batches, span)
         computed = self.computation.computed(
-            _tables(stage, batches), span, self.clock, lambda places: _tables(RawStage.of(places), batches)[RAW]
+            made, span, self.clock, lambda places: _tables(RawStage.of(places), batches)[RAW]
         )
         self.clock = computed.after
         order = [pl.lit(0, pl.Int32).alias(GENERATION), pl.lit(span.batch, pl.Int64).alias(BATCH)]
@@ -57,10 +66,52 @@ class TopologyEngine:
         self.computed.append(computed)
         return computed
 
-    def restart(self) -> None:
-        """Forget all but what is written."""
+    def restart(self, parts: int | None = None) -> None:
+        """Forget all but what is written; go on with so many ``parts``."""
+        self.parts = parts or self.parts
         self.computation = GraphComputation(self.topology)
         self.computation.load(self.state.lazy())
+        self._begin()
+
+    @property
+    def is_dealt_out(self) -> bool:
+        """Whether there are several parts."""
+        return len(self._parts) > 0
+
+    def _begin(self) -> None:
+        many = self.parts if self.computation.plan.dealing is not None else 1
+        numbers = range(many) if many > 1 else ()
+        self._parts = [GraphPart(self.computation.plan, Part(number=n, parts=many)) for n in numbers]
+        for part in self._parts:
+            part.load(since_snapshot(self.state.lazy()))
+
+    def _made(
+        self, stage: RecordStage, batches: Sequence[pa.RecordBatch], span: BatchRange
+    ) -> Mapping[str, pl.DataFrame]:
+        """The tables of all parts."""
+        if not self._parts:
+            return self.computation.processed(_tables(stage, batches), span, self.clock)
+        dealing = self.computation.plan.dealing
+        assert dealing is not None
+        sent = [
+            one
+            for task, batch in enumerate(batches)
+            for one in dealing.dealt(stage.tables(iter([batch])), len(self._parts), task)
+        ]
+        made = {name: list(parts) for name, parts in stage.empty_tables().items()}
+        made |= {name: [pl.DataFrame(schema=schema)] for name, schema in self.computation.plan.made_schemas.items()}
+        for number, part in enumerate(self._parts):
+            schemas = part.input_schemas
+            tables = {
+                name: pl.concat([pl.DataFrame(schema=schema), *_of(sent, number, name)])
+                for name, schema in schemas.items()
+            }
+            for name, rows in part.process(tables, span, self.clock, whole=self.computation._is_much).items():
+                made[name].append(rows)
+            for name in made.keys() - schemas.keys():
+                made[name] += _of(sent, number, name)
+        made[TOTALS] += _of(sent, 0, TOTALS)
+        return {name: pl.concat(parts) for name, parts in made.items()}
 
     def emitted(self, table: str) -> pl.DataFrame:
         """All rows of an output table so far."""
@@ -80,6 +131,10 @@ def _tables(stage: Stage, batches: Sequence[pa.RecordBatch]) -> dict[str, pl.Dat
             for name, payload in zip(*sent.to_pydict().values(), strict=True):
                 tables[name].append(from_ipc(payload))
     return {name: pl.concat(parts) for name, parts in tables.items()}
+
+
+def _of(sent: Sequence[Sent], part: int, name: str) -> list[pl.DataFrame]:
+    return [rows for number, table, rows in sent if (number, table) == (part, name)]
 
 
 def _in(log: Log, place: tuple[str, int]) -> list[LogRecord]:

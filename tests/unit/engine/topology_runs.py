@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 
 import polars as pl
@@ -46,12 +47,13 @@ def row_of(key: Any, window: Row | None, timestamp_ms: int, revision: int, value
     return key, window, timestamp_ms, revision, tuple((name, type(cell).__name__, cell) for name, cell in told.items())
 
 
-def by_engine(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
-    """What the engine says."""
-    engine, told, now_ms = TopologyEngine(drawn.topology, drawn.partitions), Told(), NOW_MS
+def by_engine(drawn: Drawn, cuts: Sequence[Cut], parts: Sequence[int] = (1,)) -> Told:
+    """What the engine says, which goes on with the next number of ``parts`` when it starts again."""
+    numbers = cycle(parts)
+    engine, told, now_ms = TopologyEngine(drawn.topology, drawn.partitions, parts=next(numbers)), Told(), NOW_MS
     for cut in cuts:
         if cut.restarts:
-            engine.restart()
+            engine.restart(next(numbers))
         now_ms += cut.later_ms
         by_topic = {topic: [one.record for one in cut.events if one.topic == topic] for topic in drawn.partitions}
         computed = engine.batch(by_topic, now_ms=now_ms)

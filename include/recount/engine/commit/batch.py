@@ -151,6 +151,10 @@ class BatchProcessor:
 
     def __call__(self, records: DataFrame, batch: int) -> None:
         """Process batch ``batch``; an error leaves nothing half-done that a replay would not complete."""
+        with self._tables.writing():
+            self._process(records, batch)
+
+    def _process(self, records: DataFrame, batch: int) -> None:
         order = (self._attempt.generation, batch)
         span = replace(self._attempt.checkpoint.range_of(batch), set_aside=self._attempt.set_aside)
         clock = self._clock or self._recovered(order, span)
@@ -164,7 +168,13 @@ class BatchProcessor:
         with without_its_record(self._topology.name, span):
             computed = self._computation.compute(records, span, clock, order)
         self._refuse_bad_records(computed.rejected)
-        rows = BatchRows(state=computed.state, late=computed.late, rejected=computed.rejected, emitted=computed.emitted)
+        rows = BatchRows(
+            state=computed.state,
+            late=computed.late,
+            rejected=computed.rejected,
+            emitted=computed.emitted,
+            files=computed.files,
+        )
         self._warn_of_old_results(computed, span.timestamp_ms)
         self._warn_of_seconds(computed)
         proof = self._proof(span, computed, rows)

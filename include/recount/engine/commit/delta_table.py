@@ -7,20 +7,26 @@ proofs in the log of a stream's state table are moved to its table ``ledger``.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
+from uuid import uuid4
 
 import polars as pl
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, SchemaMismatchError
 from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import PyFileSystem
+from deltalake.transaction import AddAction
+from pyarrow.fs import FileSystem, PyFileSystem
 
 from recount.declare.columns import BEYOND
+from recount.engine.state.graph_state import ADDED_COLUMNS
 from recount.runtime.errors import Terminal
-from recount.tables.batch_proofs import LEDGER_SCHEMA, CommitLog, Entry, moved_up_to, mover
+from recount.runtime.times import clock_ms
+from recount.tables.batch_proofs import LEDGER_SCHEMA, ROWS_ADDED, CommitLog, Entry, moved_up_to, mover
 
 LEDGER_PROPERTIES = {
     "delta.logRetentionDuration": "interval 3650 days",
@@ -46,6 +52,31 @@ _JOINED_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableFile:
+    """A Parquet file in the folder of a table that no commit names yet: ``path`` in the folder, bytes, rows."""
+
+    path: str
+    size: int
+    rows: int
+
+    @classmethod
+    def write(cls, folder: str, rows: pl.DataFrame) -> TableFile:
+        """Write ``rows``, which have the columns of the table in ``folder``, as a file that nobody else writes."""
+        name, made = f"part-{uuid4()}.parquet", BytesIO()
+        rows.write_parquet(made, compression="snappy")
+        files, place = FileSystem.from_uri(folder)
+        with files.open_output_stream(f"{place}/{name}") as file:
+            file.write(made.getvalue())
+        return cls(path=name, size=made.tell(), rows=rows.height)
+
+    @property
+    def action(self) -> AddAction:
+        """The action that adds it to its table."""
+        stats = json.dumps({"numRecords": self.rows})
+        return AddAction(self.path, self.size, {}, clock_ms(), data_change=True, stats=stats)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AppendOnlyTable:
     """The table at ``path`` with the columns of ``schema``; ``partitioned_by`` names partition columns.
 
@@ -53,7 +84,8 @@ class AppendOnlyTable:
     compaction replaced are removed. Where the table ``carries_proofs``, commits have facts that are nowhere else, so
     ``forget_commits`` needs to know which of them are no longer needed, and Delta's own cleaning, by any writer
     of the table, is switched off. ``compact`` joins files smaller than ``joined_bytes``, once there are
-    ``files_worth_joining``. ``busy`` is held by a writer that has written a file and not yet committed it.
+    ``files_worth_joining``. ``busy`` is held by a writer that has written a file and not yet committed it, ``pending``
+    while tasks may have written some that are to be committed.
     """
 
     path: str
@@ -64,6 +96,7 @@ class AppendOnlyTable:
     joined_bytes: int = 100 * _MIB
     files_worth_joining: int = 2
     busy: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    pending: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def create(self) -> None:
         """Create the table unless it exists; one that does gets the properties that it would have been made with."""
@@ -84,9 +117,12 @@ class AppendOnlyTable:
             table.alter.set_table_properties(changed, post_commithook_properties=_AFTER_COMMIT)
 
     def _add_columns(self, table: DeltaTable) -> None:
-        """Add the columns ``BEYOND`` that a table of an earlier release lacks: in its rows nothing is beyond a sum."""
+        """Add the columns that a table of an earlier release lacks: ``BEYOND`` (in its rows nothing is beyond a sum),
+        and those of a state table.
+        """
         known = {field.name for field in table.schema().fields}
-        new = {name: kind for name, kind in self.schema.items() if name.startswith(BEYOND) and name not in known}
+        may_lack = (name for name in self.schema if name.startswith(BEYOND) or name in ADDED_COLUMNS)
+        new = {name: self.schema[name] for name in may_lack if name not in known}
         if new:
             fields = Schema.from_arrow(pl.DataFrame(schema=new).to_arrow().schema).fields
             table.alter.add_columns(list(fields), post_commithook_properties=_AFTER_COMMIT)
@@ -101,8 +137,16 @@ class AppendOnlyTable:
                 remedy="let the stream begin again under another name, or go back to that release",
             )
 
-    def append(self, rows: pl.DataFrame, *, writer: str, version: int, metadata: str | None = None) -> None:
-        """Append ``rows`` in one commit that carries ``metadata``; without rows the commit is made all the same.
+    def append(
+        self,
+        rows: pl.DataFrame,
+        *,
+        writer: str,
+        version: int,
+        metadata: str | None = None,
+        files: Sequence[TableFile] = (),
+    ) -> None:
+        """Append ``rows``, or those of ``files``, in one commit that carries ``metadata``, without any rows as well.
 
         Does nothing when ``writer`` has already committed ``version`` or a later one: a replay changes nothing. Give
         each new sequence of versions a writer name of its own. Raises ``Terminal`` where the rows do not meet a
@@ -112,17 +156,34 @@ class AppendOnlyTable:
         committed = table.transaction_version(writer)
         if committed is not None and committed >= version:
             return
+        if files and any(self._set_by_others(table)):
+            # what others have set is tried for rows, not for files
+            rows, files = pl.concat([self._rows_of(file) for file in files]), ()
+        told = {} if metadata is None else {"userMetadata": metadata}
+        if files:
+            told[ROWS_ADDED] = str(sum(file.rows for file in files))
+        properties = CommitProperties(custom_metadata=told or None, app_transactions=[Transaction(writer, version)])
         with self.busy, self._refusal_told(table):
+            if files:
+                table.create_write_transaction(
+                    [file.action for file in files],
+                    mode="append",
+                    schema=table.schema(),
+                    commit_properties=properties,
+                    post_commithook_properties=_AFTER_COMMIT,
+                )
+                return
             write_deltalake(
                 table,
                 rows.select(list(self.schema)),
                 mode="append",
-                commit_properties=CommitProperties(
-                    custom_metadata=None if metadata is None else {"userMetadata": metadata},
-                    app_transactions=[Transaction(writer, version)],
-                ),
+                commit_properties=properties,
                 post_commithook_properties=_AFTER_COMMIT,
             )
+
+    def _rows_of(self, file: TableFile) -> pl.DataFrame:
+        with PyFileSystem(DeltaStorageHandler(self.path)).open_input_file(file.path) as source:
+            return pl.read_parquet(source)
 
     @contextmanager
     def _refusal_told(self, table: DeltaTable) -> Iterator[None]:
@@ -200,7 +261,7 @@ class AppendOnlyTable:
         # found by listing the folder (full). One that no commit names yet looks like one that none names any more, and
         # is as old when the machine has slept meanwhile. A process that sleeps between opening the table and listing
         # its folder takes for unused what another one has written since: only what is found unused twice is removed.
-        with self.busy:
+        with self.pending, self.busy:
             unused = self.unused()
             folder = PyFileSystem(DeltaStorageHandler(self.path))
             for file in unused & self.unused():

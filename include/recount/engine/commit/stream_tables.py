@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from recount.declare.columns import BATCH, GENERATION
-from recount.engine.commit.delta_table import DELTA_LOG_KEPT_MS, AppendOnlyTable, LedgerTable
+from recount.engine.commit.delta_table import DELTA_LOG_KEPT_MS, AppendOnlyTable, LedgerTable, TableFile
 from recount.engine.stage.map_stage import LATE_SCHEMA, REJECTED_SCHEMA
 from recount.engine.upkeep.trimming import AgeingRows, Compaction, Trimming
 from recount.runtime.errors import Terminal
@@ -21,25 +22,36 @@ Schema = Mapping[str, pl.DataType]
 Order = tuple[int, int]
 """Generation and batch."""
 
+STATE = "state"
 _BATCH: Schema = {GENERATION: pl.Int32(), BATCH: pl.Int64()}
 _REJECTED = {name: kind for name, kind in REJECTED_SCHEMA.items() if not name.startswith("record_")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRows:
-    """The rows that one batch adds to the tables; ``emitted`` by table."""
+    """The rows that one batch adds to the tables; ``emitted`` by table.
+
+    Of tables that are in ``files``, ``STATE`` or those of ``emitted``, tasks have written the rows already.
+    """
 
     state: pl.DataFrame
     late: pl.DataFrame
     rejected: pl.DataFrame
     emitted: Mapping[str, pl.DataFrame]
+    files: Mapping[str, Sequence[TableFile]] = field(default_factory=dict)
 
     @property
     def filled(self) -> dict[str, pl.DataFrame]:
         """The tables beside the state that get rows, by the names in ``BatchProof.appended``."""
-        outputs = {f"outputs/{name}": frame for name, frame in self.emitted.items()}
+        outputs = {output_name(table): frame for table, frame in self.emitted.items()}
         every = {"late": self.late, "rejected": self.rejected, **outputs}
         return {name: frame for name, frame in every.items() if not frame.is_empty()}
+
+
+def numbered(rows: pl.DataFrame, order: Order) -> pl.DataFrame:
+    """``rows`` of the batch ``order`` as its tables have them."""
+    generation, batch = order
+    return rows.with_columns(pl.lit(generation, pl.Int32).alias(GENERATION), pl.lit(batch, pl.Int64).alias(BATCH))
 
 
 class StreamTables:
@@ -76,7 +88,7 @@ class StreamTables:
         self.ledger = LedgerTable(places.ledger(name), self.state)
         self.history = History(places.state(name), moved_to=places.ledger(name))
         self._named = {"late": self.late, "rejected": self.rejected}
-        self._named |= {f"outputs/{output}": table for output, table in self.outputs.items()}
+        self._named |= {output_name(output): table for output, table in self.outputs.items()}
         others = list(self._named.values())
         self.trimming = Trimming(
             name,
@@ -91,6 +103,14 @@ class StreamTables:
         )
         self.compaction = Compaction(others, self.state, self.ledger, self.trimming.trim)
         self._all = [*others, self.state, self.ledger.table]
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep upkeep meanwhile from taking a file that is written and not yet committed for one that is in the way."""
+        with ExitStack() as held:
+            for table in (*self.outputs.values(), self.state):
+                held.enter_context(table.pending)
+            yield
 
     def require_new(self) -> None:
         """Raise ``Terminal`` where a table of results has rows: before the first start they are of another stream."""
@@ -117,17 +137,16 @@ class StreamTables:
         """
         writer = _writer(proof.stream, proof.checkpoint_id)
 
-        def append(table: AppendOnlyTable, frame: pl.DataFrame, metadata: str | None = None) -> None:
-            numbered = frame.with_columns(
-                pl.lit(proof.generation, pl.Int32).alias(GENERATION), pl.lit(proof.batch, pl.Int64).alias(BATCH)
-            )
-            table.append(numbered, writer=writer, version=proof.batch, metadata=metadata)
+        def append(name: str, table: AppendOnlyTable, frame: pl.DataFrame, metadata: str | None = None) -> None:
+            files = rows.files.get(name, ())
+            made = frame if files else numbered(frame, proof.order)
+            table.append(made, writer=writer, version=proof.batch, metadata=metadata, files=files)
 
         with ThreadPoolExecutor(max_workers=len(self._named)) as pool:
-            done = [pool.submit(append, self._named[name], frame) for name, frame in rows.filled.items()]
+            done = [pool.submit(append, name, self._named[name], frame) for name, frame in rows.filled.items()]
         for future in done:
             future.result()
-        append(self.state, rows.state, proof.to_json())
+        append(STATE, self.state, rows.state, proof.to_json())
         self.compaction.batch_appended(proof.batch)
 
     def lack(self, last: BatchProof, former: BatchProof | None, *, in_flight: bool) -> bool:
@@ -148,6 +167,11 @@ class StreamTables:
             if newest > last.batch + in_flight:
                 raise _restored(table, last, f"it has rows of batch {newest}")
         return lacking
+
+
+def output_name(table: str) -> str:
+    """The name of the output ``table`` in ``BatchProof.appended`` and ``BatchRows.files``."""
+    return f"outputs/{table}"
 
 
 def _writer(stream: str, checkpoint_id: str) -> str:

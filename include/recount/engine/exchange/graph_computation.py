@@ -1,4 +1,4 @@
-"""The general way, for every topology: tasks take each record as far as it goes by itself, the driver goes on."""
+"""The general way, for every topology: tasks take each record as far as it goes by itself, parts of the keys go on."""
 
 from __future__ import annotations
 
@@ -9,50 +9,33 @@ from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from recount.declare.changes import NOTHING_ADDED, Additions
-from recount.declare.columns import STREAM_TIME
-from recount.declare.operators.keys_and_fields import topics_needing_a_key
 from recount.declare.topology import Topology, Written
-from recount.engine.commit.stream_tables import Order, Schema, StreamTables
+from recount.engine.commit.delta_table import TableFile
+from recount.engine.commit.stream_tables import STATE, Order, Schema, StreamTables
+from recount.engine.exchange.graph_part import (
+    FATES_OF,
+    FILES,
+    LATE,
+    LOOKUPS,
+    RAISED,
+    USE,
+    GraphPart,
+    GraphPlan,
+    counts_of,
+    emitted_as,
+)
+from recount.engine.exchange.spread_parts import SpreadParts
 from recount.engine.exchange.work import Computed, staged
-from recount.engine.operators.batch_graph import Graph, Made
-from recount.engine.operators.batch_operator import FATE, FATES, Batch, time_frame
-from recount.engine.operators.batch_rows import (
-    ENTRY,
-    ORDER,
-    PARTITION,
-    REACHED,
-    TOPIC,
-    as_written,
-    origin,
-    written_schema,
-)
+from recount.engine.operators.batch_rows import PARTITION, TOPIC, written_schema
 from recount.engine.operators.partition_clock import PartitionClock
+from recount.engine.operators.set_aside import one_of_each
 from recount.engine.source.checkpoint import BatchRange
-from recount.engine.stage.map_stage import (
-    ARROW_OUTPUT,
-    IN_SECONDS,
-    PLACE,
-    REJECTED_SCHEMA,
-    Partition,
-    partition_of,
-    to_ipc,
-)
-from recount.engine.stage.record_stage import (
-    GOOD,
-    IN_TASKS,
-    REJECTED,
-    SET_ASIDE,
-    TIMES,
-    TOTALS,
-    VALUE,
-    WRITTEN,
-    RecordStage,
-    RecordSteps,
-)
-from recount.engine.state.graph_state import STATE_SCHEMA, GraphState, since_snapshot
+from recount.engine.stage.map_stage import ARROW_OUTPUT, PLACE, REJECTED_SCHEMA, Partition, partition_of, to_ipc
+from recount.engine.stage.record_stage import GOOD, IN_TASKS, REJECTED, TOTALS, VALUE
+from recount.engine.state.graph_state import STATE_SCHEMA, is_much, parts_in, since_snapshot
 from recount.engine.state.keyed_rows import StateUse
 from recount.engine.upkeep.trimming import in_background
 from recount.runtime.errors import Terminal
@@ -60,7 +43,9 @@ from recount.tables.batch_proofs import earlier
 
 _LOG = logging.getLogger(__name__)
 
-_PARTITION = ["topic", "partition"]
+_PARTITION = [TOPIC, PARTITION]
+SPREAD_FROM = 20_000
+"""Records of a batch from which on an exchange between tasks costs less than it gains."""
 RAW = "raw"
 RAW_SCHEMA: dict[str, pl.DataType] = {**PLACE, "record_key": pl.Binary(), "record_value": pl.Binary()}
 
@@ -69,28 +54,35 @@ ReadAgain = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 class GraphComputation:
-    """Sends a batch's good records through the operators of ``topology``, to which upgrades ``added`` something."""
+    """Sends a batch's good records through the operators of ``topology``, to which upgrades ``added`` something.
 
-    def __init__(self, topology: Topology, added: Additions = NOTHING_ADDED) -> None:
-        self._topology = topology
-        self._steps = RecordSteps(topology)
-        self._graph = Graph(topology, done_before=self._steps.nodes, added=added)
-        self._state = GraphState(self._graph.states)
-        self._recovery: Future[None] | None = None
-        self._keyed = topics_needing_a_key(topology)
-        self._topics = {source.topic.name: source for source in topology.sources}
+    The driver goes on from what leaves the tasks, until a batch has ``spread_from`` records or more: from the next one
+    on, where keys can be dealt out, each of the cluster's cores has a part of them, and that stays so.
+    """
+
+    def __init__(self, topology: Topology, added: Additions = NOTHING_ADDED, *, spread_from: int = SPREAD_FROM) -> None:
+        self.plan = GraphPlan(topology=topology, added=added)
+        self._part: GraphPart | None = GraphPart(self.plan)
+        self._tables: StreamTables | None = None
+        self._spread: SpreadParts | None = None
+        self._spread_from = spread_from
+        self._stored = 1
+        self._is_large = self._stays_together = False
+        self._recovery: Future[int] | None = None
+        self._use: dict[str, StateUse] = {}
+        self._written = 0
         self.sinks = topology.written
         self.state_schema: Schema = STATE_SCHEMA
 
     @property
     def held(self) -> Mapping[str, int]:
         """The number of rows that each operator holds, by the name of the state."""
-        return {name: state.height for name, state in self._graph.states.items()}
+        return {name: use.rows for name, use in self.used.items()}
 
     @property
     def used(self) -> Mapping[str, StateUse]:
-        """How each operator uses what it remembers, by the name of the state."""
-        return {name: state.use for name, state in self._graph.states.items()}
+        """How each operator uses what it remembers, by the name of the state, as of the last batch."""
+        return self._use
 
     def output_schema(self, sink: Written) -> Schema:
         """The fields, the largest event time behind the row, its revision, whether it deletes, where it came from."""
@@ -98,99 +90,119 @@ class GraphComputation:
 
     def recover(self, tables: StreamTables, before: Order, clock: PartitionClock) -> None:  # noqa: ARG002 - clocks are state
         """All that the operators remembered before the batch ``before``; read while the batch's tasks begin."""
-        self._recovery = in_background("recovery", lambda: self._recover(tables, before))
+        self._tables = tables
+        self._stored = parts_in(tables.state.read().filter(earlier(before)))
+        if self._stored == 1 or self.plan.dealing is None:
+            self._begin_to_load(before)
 
-    def _recover(self, tables: StreamTables, before: Order) -> None:
-        rows = self.load(tables.state.read().filter(earlier(before)))
-        if rows:
-            _LOG.info("recovered %d rows of state before batch %d", rows, before[1])
+    def _begin_to_load(self, before: Order) -> None:
+        assert self._tables is not None, "recover comes first"
+        written = self._tables.state.read().filter(earlier(before))
+        self._recovery = in_background("recovery", lambda: self.load(written))
+
+    def _spread_where_it_helps(self, session: SparkSession, before: Order) -> None:
+        """Have tasks go on with parts of the keys, where batches are large or tasks had parts before."""
+        if self._spread or self._stays_together or self._tables is None or self.plan.dealing is None:
+            return
+        cores = session.sparkContext.defaultParallelism if self._is_large else 1
+        parts = self._stored if self._stored > 1 else cores
+        if parts == 1:
+            return
+        spread = SpreadParts(self.plan, parts, self._tables)
+        if spread.tasks_see_tables(session):
+            _LOG.info("from batch %d on, %d tasks have a part of the keys each", before[1], parts)
+            self._spread, self._part = spread, None
+            return
+        _LOG.warning(
+            "tasks do not see the table %s, so all keys stay on the driver: put the tables on storage that the driver"
+            " and all executors share",
+            self._tables.state.path,
+        )
+        self._stays_together = True
+        if self._stored > 1:
+            self._begin_to_load(before)
 
     def load(self, written: pl.LazyFrame) -> int:
         """Start from the rows ``written`` to the state table; returns how many rows are held."""
-        self._state.load(since_snapshot(written))
-        return self._state.size
+        assert self._part is not None, "the driver has the only part"
+        self._part.load(since_snapshot(written))
+        return self._part.size
 
-    def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:  # noqa: ARG002
+    def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:
         """Decode, process, encode."""
-        decoded = staged(records, self.stage(span))
-        if self._recovery:
-            self._recovery.result()
-        return self.computed(decoded, span, clock, read_again(records))
+        self._spread_where_it_helps(records.sparkSession, before)
+        if self._spread is not None:
+            made = self._spread.process(records, span, clock, before, whole=self._is_much)
+        else:
+            decoded = staged(records, self.plan.stage(span))
+            if self._recovery:
+                rows = self._recovery.result()
+                self._recovery = None
+                if rows:
+                    _LOG.info("recovered %d rows of state before batch %d", rows, before[1])
+            made = self.processed(decoded, span, clock)
+        return self.computed(made, span, clock, read_again(records))
 
-    def stage(self, span: BatchRange) -> RecordStage:
-        """The work of the tasks on the batch ``span``."""
-        return RecordStage(
-            steps=self._steps,
-            sources=self._topics,
-            keyed=self._keyed,
-            latest_ms=span.timestamp_ms + self._topology.max_future_ms,
-            set_aside=span.set_aside,
-        )
+    def processed(
+        self, tables: Mapping[str, pl.DataFrame], span: BatchRange, clock: PartitionClock
+    ) -> dict[str, pl.DataFrame]:
+        """All that the one part makes of the ``tables`` of the tasks, with those that go no further."""
+        assert self._part is not None, "the driver has the only part"
+        return {**tables, **self._part.process(tables, span, clock, whole=self._is_much)}
 
     def computed(
         self, tables: Mapping[str, pl.DataFrame], span: BatchRange, clock: PartitionClock, again: ReadAgain
     ) -> Computed:
-        """The results of the batch, given the ``tables`` of its stage; ``again`` reads its records a second time."""
-        rejected, totals = tables[REJECTED], tables[TOTALS]
-        after = clock.advanced(
-            span, _totals(totals, rejected, clock), self._topology.idle_after_ms, self._topology.layers
-        )
-        batch = Batch(
-            reached={(row[TOPIC], row[PARTITION]): row[REACHED] for row in totals.iter_rows(named=True)},
-            stood=clock.stream_times,
-            times=tables[TIMES],
-            known=after.partitions.keys(),
-            awake={partition for partition, proof in after.partitions.items() if not proof.idle},
-        )
-        given = {rows.node: rows.rows(tables[name]) for name, rows in self._steps.handed_on.items()}
-        made = self._graph.process(batch, given, tables[SET_ASIDE], tables[WRITTEN])
-        written = {sink.table: tables[name] for name, sink in self._steps.sinks.items()}
-        went_on = pl.concat(rows.select(ENTRY) for rows in (*given.values(), tables[WRITTEN]))
-        counts = _counts(made, went_on, totals, rejected)
-        if not made.raised.is_empty():
-            rejected = pl.concat([rejected, with_raw(made.raised, again).select(list(REJECTED_SCHEMA))])
+        """The results of the batch, of the ``tables`` of all parts; ``again`` reads its records a second time."""
+        rejected, totals, raised = tables[REJECTED], tables[TOTALS], one_of_each(tables[RAISED])
+        self._note(tables[USE], totals)
+        counts = _counts(counts_of(tables[FATES_OF], raised), raised, totals)
+        if not raised.is_empty():
+            rejected = pl.concat([rejected, with_raw(raised, again).select(list(REJECTED_SCHEMA))])
+        lookups = tables[LOOKUPS].group_by("lookup", maintain_order=True).agg(pl.col("asked", "missed").sum())
+        by_tasks = {sink: name for name, sink in self.plan.steps.sinks.items()}
+        emitted = {sink.table: tables[by_tasks.get(sink, emitted_as(sink.table))] for sink in self.sinks}
         return Computed(
-            after=after.with_counts(counts),
-            state=self._state.changes(),
-            late=made.late,
+            after=self.plan.advanced(clock, span, totals).with_counts(counts),
+            state=tables[STATE],
+            files=_files(tables[FILES]) if FILES in tables else {},
+            late=tables[LATE],
             rejected=rejected,
-            emitted={**{table: rows.drop(VALUE) for table, rows in written.items()}, **dict(_emitted(made))},
-            encoded={table: rows[VALUE] for table, rows in written.items()},
-            lookups=made.lookups,
+            emitted={table: rows.drop(VALUE) for table, rows in emitted.items()},
+            encoded={table: rows[VALUE] for table, rows in emitted.items()},
+            lookups={name: (asked, missed) for name, asked, missed in lookups.iter_rows()},
         )
 
+    @property
+    def _is_much(self) -> bool:
+        return is_much(self._written, sum(self.held.values()))
 
-def _emitted(made: Made) -> Iterator[tuple[str, pl.DataFrame]]:
-    for sink, rows in made.written.items():
-        yield sink.table, as_written(rows, sink, origin=pl.lit(origin(rows[ORDER])))
-
-
-def _totals(totals: pl.DataFrame, rejected: pl.DataFrame, clock: PartitionClock) -> pl.DataFrame:
-    """Per partition its stream time, how many records were good and bad, and of how many the time is in seconds."""
-    stood = time_frame(clock.stream_times).rename({STREAM_TIME: "stood"})
-    good = totals.join(stood, on=_PARTITION, how="left").select(
-        *_PARTITION, pl.max_horizontal(REACHED, "stood").alias(STREAM_TIME), GOOD, IN_SECONDS
-    )
-    both = good.join(_counted(rejected, "dead_lettered"), on=_PARTITION, how="full", coalesce=True).with_columns(
-        pl.col(GOOD, "dead_lettered", IN_SECONDS).fill_null(0)
-    )
-    return both.with_columns((pl.col(GOOD) + pl.col("dead_lettered")).alias("records")).drop(GOOD)
+    def _note(self, use: pl.DataFrame, totals: pl.DataFrame) -> None:
+        """How much is held and was written since the last snapshot, and whether the batch was a large one."""
+        sums = use.group_by("state", maintain_order=True).agg(pl.exclude("state").sum())
+        self._written = int(sums["written"].sum())
+        self._use = {
+            row.pop("state"): StateUse(**row)
+            for row in sums.filter(pl.col("state") != "").drop("written").iter_rows(named=True)
+        }
+        self._is_large |= int(totals[GOOD].sum()) >= self._spread_from
 
 
-def _counted(records: pl.DataFrame, name: str) -> pl.DataFrame:
-    return records.group_by(_PARTITION).agg(pl.len().cast(pl.Int64).alias(name))
+def _files(told: pl.DataFrame) -> dict[str, list[TableFile]]:
+    files: dict[str, list[TableFile]] = {}
+    for table, path, size, rows in told.iter_rows():
+        files.setdefault(table, []).append(TableFile(path=path, size=size, rows=rows))
+    return files
 
 
-def _counts(made: Made, went_on: pl.DataFrame, totals: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
-    """Per partition how many records met which fate, those that ``went_on`` from a task and those that did not.
+def _counts(fates: pl.DataFrame, raised: pl.DataFrame, totals: pl.DataFrame) -> pl.DataFrame:
+    """Per partition how many records met which fate: those that went on from a task, were set aside, or did neither.
 
     A record that was set aside has no other fate.
     """
-    noted = made.fates(went_on.unique()).join(made.raised, on=ENTRY, how="anti")
-    fates = noted.group_by(_PARTITION).agg((pl.col(FATE) == each).sum().cast(pl.Int64).alias(each) for each in FATES)
-    bad = _counted(pl.concat([rejected.select(_PARTITION), made.raised.select(_PARTITION)]), "dead_lettered")
-    both = pl.concat([fates, totals.select(*_PARTITION, *IN_TASKS)], how="diagonal").group_by(_PARTITION).sum()
-    return both.join(bad, on=_PARTITION, how="full", coalesce=True).fill_null(0)
+    bad = raised.group_by(_PARTITION).agg(pl.len().cast(pl.Int64).alias("dead_lettered"))
+    parts = [fates, bad, totals.select(*_PARTITION, *IN_TASKS)]
+    return pl.concat(parts, how="diagonal").group_by(_PARTITION).sum()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from recount.declare.changes import NOTHING_ADDED, Additions
 from recount.declare.fingerprint import Declared
 from recount.declare.operators.event_time import Layers
 from recount.declare.topology import Written
+from recount.engine.commit.delta_table import TableFile
 from recount.engine.commit.stream_tables import Order, Schema, StreamTables
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange, Planned
@@ -162,8 +163,9 @@ class Computed:
     """The results of a batch, before anything of it is written.
 
     ``emitted`` holds by table the rows that a sink writes, with the columns of its output table; ``encoded`` the
-    ``encoded_values`` of those rows, of sinks whose rows the tasks have encoded. ``lookups`` says how many rows asked
-    each lookup, and how many of them found none.
+    ``encoded_values`` of those rows, of sinks whose rows are encoded. Where tasks have written the rows of a table,
+    they are in ``files`` (``BatchRows.files``), and those of ``emitted`` have the columns that Kafka's records need.
+    ``lookups`` says how many rows asked each lookup, and how many of them found none.
     """
 
     after: PartitionClock
@@ -172,6 +174,7 @@ class Computed:
     rejected: pl.DataFrame
     emitted: Mapping[str, pl.DataFrame]
     encoded: Mapping[str, pl.Series] = field(default_factory=dict)
+    files: Mapping[str, Sequence[TableFile]] = field(default_factory=dict)
     lookups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -185,12 +188,16 @@ class Stage(Protocol):
         """The tables without rows, to which those of the tasks are added."""
 
 
-def staged(records: DataFrame, stage: Stage) -> dict[str, pl.DataFrame]:
-    """The tables that ``stage`` makes of ``records``, those of all tasks together."""
+def given(records: DataFrame) -> DataFrame:
+    """The columns of ``records`` that a stage reads."""
     # never null: Arrow counts a batch's rows again for each null list, see ``recompute.raw_log.headers_never_null``
     headers = [F.coalesce(HEADERS, F.array().cast(_HEADERS))] if HEADERS in records.columns else []
-    given = records.select(*INPUT_COLUMNS, *(one.alias(HEADERS) for one in headers))
-    sent = given.mapInArrow(map_function(stage), OUTPUT_SCHEMA).collect()
+    return records.select(*INPUT_COLUMNS, *(one.alias(HEADERS) for one in headers))
+
+
+def staged(records: DataFrame, stage: Stage) -> dict[str, pl.DataFrame]:
+    """The tables that ``stage`` makes of ``records``, those of all tasks together."""
+    sent = given(records).mapInArrow(map_function(stage), OUTPUT_SCHEMA).collect()
     tables = stage.empty_tables()
     for row in sent:
         tables[row.name].append(from_ipc(row.ipc))

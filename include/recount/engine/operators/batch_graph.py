@@ -99,8 +99,8 @@ class Graph:
 
     ``states`` is all that they remember, under names that a restart finds again as long as the declaration means
     the same: an operator that remembers nothing may come or go, and sinks may change their order. What upgrades have
-    ``added`` changes no name: they are those that the topology had without it. ``owners`` has of each, but for clocks,
-    the operator and the operator's own name for it.
+    ``added`` changes no name: they are those that the topology had without it. ``owners`` has of each, but for those of
+    ``clocks``, the operator and the operator's own name for it.
     """
 
     def __init__(
@@ -123,15 +123,21 @@ class Graph:
             self.states |= {f"{name} {state}": rows for state, rows in operator.states.items()}
             self.owners |= {f"{name} {state}": (node, state) for state in operator.states}
             self.states |= {f"{name} time of {clock}": held.state for clock, held in operator.clocks.items()}
+        self.clocks = frozenset(self.states.keys() - self.owners.keys())
 
     def process(
-        self, batch: Batch, given: Mapping[Node, pl.DataFrame], set_aside: pl.DataFrame, written: pl.DataFrame
+        self,
+        batch: Batch,
+        given: Mapping[Node, pl.DataFrame],
+        set_aside: pl.DataFrame,
+        written: pl.DataFrame,
+        refused: Mapping[Node, pl.DataFrame],
     ) -> Made:
         """Send the batch's rows down every path that leads from the operators whose rows are ``given``.
 
         ``set_aside`` are the records that operators above these have set aside, ``written`` (``ENTRY``) those that
-        sinks above have let pass. Where an operator asks for the order of
-        a key's records they are taken in turn.
+        sinks above have let pass. ``refused`` (``ENTRY``) has the records that an operator passes over, where only a
+        part of the rows is given. Where an operator asks for the order of a key's records they are taken in turn.
         """
         made, batch = Made(set_aside), replace(batch, entered=tuple(given.values()))
         passed = Output(written)
@@ -141,7 +147,8 @@ class Graph:
         for node in self._nodes:
             inputs = [self._received(node, port, leaving[above]) for port, above in enumerate(node.inputs)]
             inputs[0], beyond = self._ranges[node].checked(inputs[0])
-            output = self._operators[node].process(batch, inputs)
+            known = replace(batch, refused=refused[node]) if node in refused else batch
+            output = self._operators[node].process(known, inputs)
             worked()
             output.raised = pl.concat([beyond, output.raised])
             leaving[node] = output.rows

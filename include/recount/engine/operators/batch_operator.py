@@ -58,6 +58,8 @@ class Batch:
     stream time of each before it. ``times`` (``TIMES_SCHEMA``) has all good records of the partitions of which an
     operator may pass some over, in offset order. ``known`` are all partitions that there are; ``awake`` those that hold
     the frontier back, for they are not idle. ``entered`` are the rows that came from the log, before any operator.
+    ``refused`` (``ENTRY``) are the records that the operator at hand passes over, where its part of the rows is not
+    all of them: None where it is.
     """
 
     reached: Mapping[Partition, int]
@@ -66,6 +68,7 @@ class Batch:
     known: Set[Partition]
     awake: Set[Partition]
     entered: Sequence[pl.DataFrame] = ()
+    refused: pl.DataFrame | None = None
 
     @cached_property
     def turns(self) -> pl.DataFrame:
@@ -175,8 +178,11 @@ class Clock:
     def advance(self, batch: Batch, refused: pl.DataFrame = _NO_ENTRIES, keyed: pl.DataFrame = _NO_ENTRIES) -> None:
         """Take the batch's records in, but not those that have no key (``refused``), or that a clock above passed over.
 
-        A record of which one row has a key (``keyed``) counts in any case. Both have the columns of ``ENTRY``.
+        A record of which one row has a key (``keyed``) counts in any case. Both have the columns of ``ENTRY``. Where
+        the batch says what is refused, that counts.
         """
+        if batch.refused is not None:
+            refused, keyed = batch.refused, _NO_ENTRIES
         if not self.holds_back:
             without = pl.concat(
                 [refused.select(ENTRY), *(one.clock._passed_over for one in self.above if one.hands_on)]

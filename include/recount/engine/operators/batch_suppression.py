@@ -19,7 +19,8 @@ from recount.engine.stage.polars_expressions import compiled, field_column, pola
 from recount.engine.state.keyed_rows import ARRIVED, ARRIVED_TYPE, KeyedRows, numbered
 
 _FIRST = "first_ms"
-_ID = "id"
+IDENTITY = "id"
+"""The column of a deduplication's state that has the id."""
 
 
 def let_go(waiting: KeyedRows, new: pl.DataFrame, is_due: pl.Expr, output: Output) -> pl.DataFrame:
@@ -94,23 +95,26 @@ class DeduplicateOperator:
 
     def __post_init__(self) -> None:
         fields = self.node.input.fields
-        self._by = compiled(self.node.by, fields).alias(_ID)
+        self._by = compiled(self.node.by, fields).alias(IDENTITY)
         given = type_of(self.node.by, fields)
         assert given is not None, "refused at declaration"
         id_type = polars_type(given)
-        self._winners = KeyedRows({_ID: id_type, TIMESTAMP: META[TIMESTAMP]}, [_ID, TIMESTAMP])
-        self._waiting = KeyedRows({**kept_schema(fields), _ID: id_type, ARRIVED: ARRIVED_TYPE}, [ARRIVED])
+        self._winners = KeyedRows({IDENTITY: id_type, TIMESTAMP: META[TIMESTAMP]}, [IDENTITY, TIMESTAMP])
+        self._waiting = KeyedRows({**kept_schema(fields), IDENTITY: id_type, ARRIVED: ARRIVED_TYPE}, [ARRIVED])
         self.states = {"winners": self._winners, "waiting": self._waiting}
         self.clocks = {"clock": self.clock}
 
     def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:
         """The first by offset leaves at once; the first by event time when none can come before it on time."""
         identified = current(inputs[0]).with_columns(self._by)
-        nameless, named = identified.filter(pl.col(_ID).is_null()), identified.filter(pl.col(_ID).is_not_null())
+        nameless, named = (
+            identified.filter(pl.col(IDENTITY).is_null()),
+            identified.filter(pl.col(IDENTITY).is_not_null()),
+        )
         self.clock.advance(batch, nameless, named)
         output = Output(no_rows(self.node.fields))
         output.note(nameless, "null_key")
-        taken = on_time(named, self.clock, bound_ms=self.node.horizon_ms, key=pl.col(_ID), output=output)
+        taken = on_time(named, self.clock, bound_ms=self.node.horizon_ms, key=pl.col(IDENTITY), output=output)
         judged = self._judged(taken if self.node.partitioned else self._decided(held_back(taken), output), output)
         output.rows = judged.select(list(rows_schema(self.node.fields)))
         self._forget()
@@ -125,10 +129,10 @@ class DeduplicateOperator:
     def _judged(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """The ``rows`` that win, taken in their order: whether one wins depends on who won before it."""
         won: dict[Any, list[int]] = {}
-        for identity, winner_ms in self._winners.of(rows, [_ID]).iter_rows():
+        for identity, winner_ms in self._winners.of(rows, [IDENTITY]).iter_rows():
             won.setdefault(identity, []).append(winner_ms)
         wins = []
-        for identity, timestamp_ms in rows.select(_ID, TIMESTAMP).iter_rows():
+        for identity, timestamp_ms in rows.select(IDENTITY, TIMESTAMP).iter_rows():
             rivals = won.setdefault(identity, [])
             first = all(abs(timestamp_ms - winner_ms) > self.node.horizon_ms for winner_ms in rivals)
             if first:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 import pyarrow as pa
@@ -323,9 +323,9 @@ def partition_of(batch: pa.RecordBatch) -> Partition:
     return batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
 
 
-def to_ipc(table: pl.DataFrame) -> bytes:
+def to_ipc(table: pl.DataFrame, compression: Literal["zstd", "lz4"] = "zstd") -> bytes:
     """A table as it leaves a task: compressed, for Spark copies it half a dozen times on its way to the driver."""
-    written: Any = table.write_ipc_stream(None, compression="zstd")
+    written: Any = table.write_ipc_stream(None, compression=compression)
     return bytes(written.getvalue())
 
 

@@ -61,14 +61,15 @@ SET_ASIDE = "set aside"
 REJECTED = "rejected"
 WRITTEN = "written"
 """The table of the records that reached a sink that tasks run, where another operator may say their fate."""
-TOTALS, GOOD, IN_TASKS = "totals", "good", ("counted", "filtered")
+TOTALS, GOOD, IN_TASKS = "totals", "good", ("counted", "filtered", "dead_lettered")
 TOTALS_SCHEMA: dict[str, pl.DataType] = {
     **{name: META[name] for name in (TOPIC, PARTITION, REACHED)},
     **dict.fromkeys((GOOD, *IN_TASKS, IN_SECONDS), pl.Int64()),
 }
 """Of a partition the largest event time of its good records, how many there are, and how many met their fate here.
 
-Filtered are those of which no row leaves; counted those that reached a sink, unless ``WRITTEN`` has them.
+Filtered are those of which no row leaves; counted those that reached a sink, unless ``WRITTEN`` has them; dead-lettered
+those in ``REJECTED``.
 """
 TIMES = "times"
 
@@ -133,6 +134,12 @@ class RecordSteps:
     def nodes(self) -> frozenset[Node]:
         """The operators, sources among them."""
         return frozenset(self._nodes)
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """The topic of whose records each table of rows that leaves is made, by the table's name."""
+        done = {name: _topic_of(sink) for name, sink in self.sinks.items()}
+        return {**done, **{name: rows.topic for name, rows in self.handed_on.items()}}
 
     @property
     def schemas(self) -> dict[str, dict[str, pl.DataType]]:
@@ -246,6 +253,11 @@ class RecordStage:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The task: Arrow batches of one partition in, the tables out."""
+        if tables := self.tables(batches):
+            yield pa.record_batch([list(tables), [to_ipc(table) for table in tables.values()]], schema=ARROW_OUTPUT)
+
+    def tables(self, batches: Iterator[pa.RecordBatch]) -> dict[str, pl.DataFrame]:
+        """The tables of one partition's ``batches``; none where there is no record."""
         intake: Intake | None = None
         place: Partition = ("", -1)
         good, rejected = [], []
@@ -256,9 +268,7 @@ class RecordStage:
                 taken, bad = intake.take(batch)
                 good.append(taken)
                 rejected.append(bad)
-        if intake:
-            tables = {**self._tables(place, pl.concat(good)), REJECTED: pl.concat(rejected)}
-            yield pa.record_batch([list(tables), [to_ipc(table) for table in tables.values()]], schema=ARROW_OUTPUT)
+        return self._tables(place, pl.concat(good), pl.concat(rejected)) if intake else {}
 
     def empty_tables(self) -> dict[str, list[pl.DataFrame]]:
         """The tables without rows, to which those of the tasks are added."""
@@ -277,8 +287,8 @@ class RecordStage:
             set_aside=self.set_aside.get(place, frozenset()),
         )
 
-    def _tables(self, place: Partition, good: pl.DataFrame) -> dict[str, pl.DataFrame]:
-        topic, _ = place
+    def _tables(self, place: Partition, good: pl.DataFrame, rejected: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        topic, partition = place
         key = pl.col(field_column(self.sources[topic].key))
         reached, is_null = pl.col(TIMESTAMP).cum_max(), pl.col("record_value").is_null()
         records = good.with_columns(key.alias(RECORD_KEY), reached.alias(REACHED), is_null.alias(IS_NULL))
@@ -291,8 +301,14 @@ class RecordStage:
         if any(map(len, going)):
             tables[WRITTEN] = good.select(ENTRY).filter(pl.col(OFFSET).is_in(written.implode()))
             counted = 0
-        counts = {GOOD: pl.len(), "counted": pl.lit(counted), "filtered": pl.len() - went_on}
-        sums = (count.cast(TOTALS_SCHEMA[name]).alias(name) for name, count in counts.items())
-        totals = records.group_by(TOPIC, PARTITION).agg(pl.col(REACHED).max(), *sums, pl.col(IN_SECONDS).sum())
-        tables[TOTALS] = totals.select(pl.col(name).cast(kind) for name, kind in TOTALS_SCHEMA.items())
-        return tables
+        totals = {
+            TOPIC: topic,
+            PARTITION: partition,
+            REACHED: records[REACHED].max(),
+            GOOD: good.height,
+            "counted": counted,
+            "filtered": good.height - went_on,
+            "dead_lettered": rejected.height,
+            IN_SECONDS: good[IN_SECONDS].sum(),
+        }
+        return {**tables, REJECTED: rejected, TOTALS: pl.DataFrame([totals], TOTALS_SCHEMA)}

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 
+from recount.engine.exchange.part_hosts import is_executor, processes_of
 from recount.runtime.errors import Terminal
 
 _PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
@@ -76,14 +77,17 @@ def resident() -> int:
 
 
 def taken() -> int:
-    """The resident memory of the driver: Python, its JVM and the workers beside them; shared pages count in each."""
+    """The resident memory of the driver: Python, its JVM and the processes beside them; shared pages count in each."""
     here = psutil.Process()
     # spark-submit starts the JVM, and the JVM Python; without it Python starts the JVM
     root = here.parent() or here if "PYSPARK_GATEWAY_PORT" in os.environ else here
+    family = (root, *root.children(recursive=True))
+    pids = {process.pid for process in family}
+    pids.update(pid for process in family if is_executor(process) for pid in processes_of(process))
     total = 0
-    for process in (root, *root.children(recursive=True)):
+    for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
-            total += process.memory_info().rss
+            total += psutil.Process(pid).memory_info().rss
     return total
 
 

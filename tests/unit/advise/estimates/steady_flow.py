@@ -58,7 +58,7 @@ def topology_of(made: RecordStream | Table) -> Topology:
 def held_by(engine: TopologyEngine) -> Mapping[str, Held]:
     """What the engine holds of each state, read back from what it wrote."""
     graph = Graph(engine.topology)
-    GraphState(graph.states).load(since_snapshot(engine.state.lazy()))
+    GraphState(graph.states, graph.clocks).load(since_snapshot(engine.state.lazy()))
     return {name: Held.of(state.rows) for name, state in graph.states.items()}
 
 

@@ -21,7 +21,7 @@ from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import session, tumbling
 from recount.engine.exchange.graph_computation import GraphComputation
 from recount.engine.operators.batch_graph import Graph
-from recount.engine.state.graph_state import GraphState, since_snapshot
+from recount.engine.state.graph_state import GraphState, is_much, since_snapshot
 from recount.engine.state.keyed_rows import KeyedRows
 from recount.runtime.errors import Terminal
 
@@ -38,12 +38,12 @@ def rows(first: int, end: int, n: int) -> pl.DataFrame:
 
 def written(state: GraphState, batch: int) -> pl.DataFrame:
     order = [pl.lit(0, pl.Int32).alias(GENERATION), pl.lit(batch, pl.Int64).alias(BATCH)]
-    return state.changes().with_columns(order)
+    return state.changes(whole=is_much(state.written, 1_000)).with_columns(order)
 
 
 def test_a_start_reads_what_was_written_since_the_last_snapshot_and_has_all() -> None:
     kept = counts()
-    state = GraphState({"counts": kept})
+    state = GraphState({"counts": kept}, frozenset())
     batches = []
     for batch in range(40):
         kept.put(rows(0, 1_000, batch))
@@ -55,16 +55,16 @@ def test_a_start_reads_what_was_written_since_the_last_snapshot_and_has_all() ->
     assert needed[BATCH].min() > 0, "40,000 rows were written of 1,000 that are held"
     assert needed.height < table.height / 2
     found = counts()
-    GraphState({"counts": found}).load(needed)
+    GraphState({"counts": found}, frozenset()).load(needed)
     assert found.rows.sort("key").equals(kept.rows.sort("key"))
 
 
 def test_the_state_of_another_topology_is_refused_by_name() -> None:
     kept = counts()
     kept.put(rows(0, 1, 1))
-    table = written(GraphState({"old": kept}), 0)
+    table = written(GraphState({"old": kept}, frozenset()), 0)
     with pytest.raises(Terminal, match="old"):
-        GraphState({"counts": counts()}).load(since_snapshot(table.lazy()))
+        GraphState({"counts": counts()}, frozenset()).load(since_snapshot(table.lazy()))
 
 
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(n=LONG))
