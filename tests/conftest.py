@@ -9,13 +9,14 @@ import signal
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.eventually import eventually
 from tests.lean_spark import lean_spark
@@ -90,6 +91,7 @@ def connection(kafka: EmbeddedKafka) -> Connection:
     topics = platform_topics()
     apply(admin, plan(admin, topics, "embedded"))
     assert eventually(lambda: _lead(admin, topics), expected=True), "a topic of the platform has no leader"
+    assert eventually(lambda: _knows_groups(connection), expected=True), "no broker answers for groups"
     return connection
 
 
@@ -97,6 +99,16 @@ def _lead(admin: AdminClient, topics: Iterable[Topic]) -> bool:
     """Whether the brokers answer for each of ``topics``, as they do a moment after they made it."""
     asked = admin.list_offsets({TopicPartition(topic.name, 0): OffsetSpec.latest() for topic in topics})
     return all(answer.exception() is None for answer in asked.values())
+
+
+def _knows_groups(connection: Connection) -> bool:
+    """Whether a broker answers for groups, whose topic is made when the first is asked for."""
+    with closing(connection.consumer("recount.tests", {})) as consumer:
+        try:
+            consumer.committed([TopicPartition("nowhere", 0)], timeout=10)
+        except KafkaException:
+            return False
+    return True
 
 
 @pytest.fixture
