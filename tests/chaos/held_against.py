@@ -14,7 +14,7 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.output import SOURCE_HEADER, output_record
 from recount.declare.topology import Topology, Written
 from recount.engine.commit.batch import TopologyWork
-from recount.engine.commit.output_records import output_records
+from recount.engine.commit.output_records import output_records, record_columns
 from recount.engine.stage.map_stage import LATE_SCHEMA
 from recount.kafka.connection import Connection
 from recount.kafka.dead_letters import REASON, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, STREAM
@@ -105,7 +105,7 @@ def differences(truth: Interpreted, connection: Connection, root: str) -> tuple[
         ]
         in_delta = [
             (record.key, record.value, record.timestamp_ms, tuple(record.headers))
-            for record in output_records(sink, pl.read_delta(tables.output(sink.table)))
+            for record in output_records(sink, record_columns(sink, pl.read_delta(tables.output(sink.table))))
         ]
         pairs[f"topic {name}"] = truth.results(sink), Counter(map(_without_source, in_kafka))
         pairs[f"table {sink.table}"] = Counter(in_kafka), Counter(in_delta)

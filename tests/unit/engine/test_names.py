@@ -17,7 +17,7 @@ from recount.declare.schema import LONG, STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import session, tumbling
-from recount.engine.commit.output_records import output_records
+from recount.engine.commit.output_records import output_records, record_columns
 
 VALUE = RecordSchema(fields={"id": STRING, **dict.fromkeys(USER_NAMES, LONG)})
 LEFT = Topic(name="left", key="id", value=VALUE, partitions=1)
@@ -40,7 +40,7 @@ def test_the_key_and_the_aggregates_of_a_window_can_have_any_name(key: str) -> N
     [row] = engine.batch(record(3, GIVEN), record(2_000, {**GIVEN, key: -1})).to_dicts()
     values = {name: 3 * GIVEN[name] for name in aggregates}
     assert row == {key: GIVEN[key], "window_start": 0, "window_end": 1_000, **values, RESULT_TIME: 3, REVISION: 0}
-    [sent] = output_records(topology.sinks[0], engine.emitted)
+    [sent] = output_records(topology.sinks[0], record_columns(topology.sinks[0], engine.emitted))
     assert json.loads(sent.value or b"") == {key: GIVEN[key], "window_start": 0, "window_end": 1_000, **values}
 
 

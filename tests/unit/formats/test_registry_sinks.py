@@ -23,7 +23,7 @@ from recount.declare.topics import Topic
 from recount.declare.topology import Topology, Written, stream
 from recount.declare.windows import tumbling
 from recount.engine.commit.batch import TopologyWork
-from recount.engine.commit.output_records import output_records
+from recount.engine.commit.output_records import output_records, record_columns
 from recount.formats.protobuf_resolution import ProtobufDecoder
 from recount.formats.registry_decoders import AvroDecoder
 from recount.formats.registry_encoders import Encode, encoder_of, sink_schema
@@ -126,7 +126,7 @@ def test_records_that_are_encoded_together_are_those_encoded_one_by_one(registry
     ]
     told, frame = emitted(WRITTEN[form], found)
     encode = _encoder(WRITTEN[form])
-    assert [(one.key, one.value) for one in output_records(WRITTEN[form], frame)] == [
+    assert [(one.key, one.value) for one in output_records(WRITTEN[form], record_columns(WRITTEN[form], frame))] == [
         (b"a", encode(told[0])),
         (b"b", encode(told[1])),
         (b"c", None),

@@ -242,7 +242,7 @@ class BatchProcessor:
     def _warn_of_old_results(self, computed: Computed, now_ms: int) -> None:
         """Say, once for each sink, that its topic does not keep what it is given."""
         for sink in self._computation.sinks:
-            oldest_ms, times = oldest_kept_ms(sink.topic, now_ms), computed.emitted[sink.table][RESULT_TIME]
+            oldest_ms, times = oldest_kept_ms(sink.topic, now_ms), computed.records[sink.table][RESULT_TIME]
             if oldest_ms is None or sink.table in self._warned or not (old := int((times < oldest_ms).sum())):
                 continue
             self._warned.add(sink.table)
@@ -281,7 +281,7 @@ class BatchProcessor:
             batch_timestamp_ms=span.timestamp_ms,
             partitions=tuple(computed.after.partitions.values()),
             frontier_ms=computed.after.frontier_ms,
-            emitted={table: rows.height for table, rows in computed.emitted.items()},
+            emitted={table: records.height for table, records in computed.records.items()},
             fingerprint=self._attempt.fingerprint,
             topic_ids=self._attempt.topic_ids(),
             appended={**self._appended, **dict.fromkeys(rows.filled, (checkpoint_id, span.batch))},
@@ -312,9 +312,7 @@ class BatchRecords:
 
     def _records(self) -> Iterator[KafkaRecord]:
         for sink in self.sinks:
-            yield from output_records(
-                sink, self.computed.emitted[sink.table], self.computed.encoded.get(sink.table), version=self.version
-            )
+            yield from output_records(sink, self.computed.records[sink.table], version=self.version)
         for row in self.computed.rejected.sort("topic", "partition", "offset").iter_rows(named=True):
             yield dead_letter(
                 destination=self.dead_letters[row["topic"]],

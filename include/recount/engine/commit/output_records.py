@@ -40,14 +40,19 @@ _MOST_OF_A_NAME = 12
 """Bytes of a character of a field's name: JSON writes those beyond ASCII as two escapes at most."""
 
 
-def output_records(
-    sink: Written, rows: pl.DataFrame, values: pl.Series | None = None, *, version: int = 1
-) -> Iterator[KafkaRecord]:
-    """The records that ``sink`` writes for ``rows`` of its output table, each as ``output_record`` makes it.
+RECORD_SCHEMA: dict[str, pl.DataType] = {
+    **dict.fromkeys(("key", "value", "revision", "window", "source"), pl.Binary()),
+    RESULT_TIME: pl.Int64(),
+}
+"""The columns of which a sink's records are made: bytes as Kafka has them, and the time."""
+
+
+def record_columns(sink: Written, rows: pl.DataFrame, values: pl.Series | None = None) -> pl.DataFrame:
+    """The columns (``RECORD_SCHEMA``) of the records that ``sink`` writes for ``rows`` of its output table.
 
     ``values`` are the ``encoded_values`` of ``rows``, where they are known.
     """
-    columns = rows.select(
+    return rows.select(
         _bytes(pl.col(sink.key)).alias("key"),  # a STRING or a LONG: no other type can be declared as one
         pl.lit(encoded_values(sink, rows) if values is None else values).alias("value"),
         _bytes(pl.col(REVISION)).alias("revision"),
@@ -55,6 +60,10 @@ def output_records(
         _bytes(pl.col(ORIGIN) if ORIGIN in rows.columns else pl.lit(None)).alias("source"),
         pl.col(RESULT_TIME),
     )
+
+
+def output_records(sink: Written, columns: pl.DataFrame, *, version: int = 1) -> Iterator[KafkaRecord]:
+    """The records that ``sink`` writes, each as ``output_record`` makes it, of their ``record_columns``."""
     topic = sink.topic.name
     own = (_STREAM, *version_header(version))
     for key, value, revision, window, source, timestamp_ms in columns.iter_rows():

@@ -45,7 +45,7 @@ class BatchRows:
         """The tables beside the state that get rows, by the names in ``BatchProof.appended``."""
         outputs = {output_name(table): frame for table, frame in self.emitted.items()}
         every = {"late": self.late, "rejected": self.rejected, **outputs}
-        return {name: frame for name, frame in every.items() if not frame.is_empty()}
+        return {name: frame for name, frame in every.items() if not frame.is_empty() or name in self.files}
 
 
 def numbered(rows: pl.DataFrame, order: Order) -> pl.DataFrame:

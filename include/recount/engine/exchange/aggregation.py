@@ -14,6 +14,7 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, WindowedAg
 from recount.declare.schema import FieldType
 from recount.declare.topology import Written
 from recount.declare.windows import GlobalWindow, LastN, TimeWindows
+from recount.engine.commit.output_records import record_columns
 from recount.engine.commit.stream_tables import Order, Schema, StreamTables
 from recount.engine.exchange.work import Computed, staged
 from recount.engine.operators.partition_clock import PartitionClock
@@ -97,6 +98,7 @@ class AggregationComputation:
             late=mapped["late"],
             rejected=mapped["rejected"],
             emitted={self._plan.sink.table: emitted},
+            records={self._plan.sink.table: record_columns(self._plan.sink, emitted)},
         )
 
     def _closing(self, frontier_ms: int | None) -> int | None:

@@ -166,7 +166,7 @@ class _Dealer:
             raise _NotDealt
 
     def _note_refusals(self, number: int, node: Node) -> None:
-        """What ``node`` passes over must be known to all parts, and be seen in the rows that leave the tasks."""
+        """Have all parts know what ``node`` passes over, which has to show in the rows that leave the tasks."""
         if not isinstance(node, WindowedAggregate | StreamStreamJoin | Deduplicate):
             return
         for above in node.inputs:
@@ -206,7 +206,7 @@ class _Dealer:
 
 
 def _brought_together(node: Node) -> Iterator[tuple[Node, Expression]]:
-    """Of each input whose rows ``node`` brings together: by what. Raises ``_NotDealt`` where that is no one value."""
+    """Each input whose rows ``node`` brings together, and by what; raises ``_NotDealt`` where that is no one value."""
     match node:
         case WindowedAggregate(aggregates=aggregates):
             if any(one.fold is not None for one in aggregates.values()):

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from recount.declare.changes import NOTHING_ADDED, Additions
 from recount.declare.topology import Topology, Written
 from recount.engine.commit.delta_table import TableFile
+from recount.engine.commit.output_records import record_columns
 from recount.engine.commit.stream_tables import STATE, Order, Schema, StreamTables
 from recount.engine.exchange.graph_part import (
     FATES_OF,
@@ -26,6 +27,7 @@ from recount.engine.exchange.graph_part import (
     GraphPlan,
     counts_of,
     emitted_as,
+    records_as,
 )
 from recount.engine.exchange.spread_parts import SpreadParts
 from recount.engine.exchange.work import Computed, staged
@@ -161,15 +163,16 @@ class GraphComputation:
             rejected = pl.concat([rejected, with_raw(raised, again).select(list(REJECTED_SCHEMA))])
         lookups = tables[LOOKUPS].group_by("lookup", maintain_order=True).agg(pl.col("asked", "missed").sum())
         by_tasks = {sink: name for name, sink in self.plan.steps.sinks.items()}
-        emitted = {sink.table: tables[by_tasks.get(sink, emitted_as(sink.table))] for sink in self.sinks}
+        emitted = {sink: tables[by_tasks.get(sink, emitted_as(sink.table))] for sink in self.sinks}
+        made = {sink.table: record_columns(sink, rows, rows[VALUE]) for sink, rows in emitted.items()}
         return Computed(
             after=self.plan.advanced(clock, span, totals).with_counts(counts),
             state=tables[STATE],
-            files=_files(tables[FILES]) if FILES in tables else {},
+            files=_files(tables.get(FILES)),
             late=tables[LATE],
             rejected=rejected,
-            emitted={table: rows.drop(VALUE) for table, rows in emitted.items()},
-            encoded={table: rows[VALUE] for table, rows in emitted.items()},
+            emitted={sink.table: rows.drop(VALUE) for sink, rows in emitted.items()},
+            records={table: pl.concat([rows, *_found(tables, records_as(table))]) for table, rows in made.items()},
             lookups={name: (asked, missed) for name, asked, missed in lookups.iter_rows()},
         )
 
@@ -188,9 +191,14 @@ class GraphComputation:
         self._is_large |= int(totals[GOOD].sum()) >= self._spread_from
 
 
-def _files(told: pl.DataFrame) -> dict[str, list[TableFile]]:
+def _found(tables: Mapping[str, pl.DataFrame], name: str) -> Iterator[pl.DataFrame]:
+    if name in tables:
+        yield tables[name]
+
+
+def _files(named: pl.DataFrame | None) -> dict[str, list[TableFile]]:
     files: dict[str, list[TableFile]] = {}
-    for table, path, size, rows in told.iter_rows():
+    for table, path, size, rows in () if named is None else named.iter_rows():
         files.setdefault(table, []).append(TableFile(path=path, size=size, rows=rows))
     return files
 

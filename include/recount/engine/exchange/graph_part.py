@@ -19,7 +19,7 @@ from recount.declare.operators.keys_and_fields import topics_needing_a_key
 from recount.declare.operators.processing import Deduplicate
 from recount.declare.topology import Topology
 from recount.engine.commit.delta_table import TableFile
-from recount.engine.commit.output_records import encoded_values
+from recount.engine.commit.output_records import RECORD_SCHEMA, encoded_values, record_columns
 from recount.engine.commit.stream_tables import STATE, Order, numbered, output_name
 from recount.engine.exchange.dealing import Dealing, dealing_of, refused_table
 from recount.engine.operators.batch_graph import Graph, Made
@@ -108,14 +108,20 @@ class GraphPlan:
         """The columns of the tables that a part makes."""
         own = {STATE: STATE_SCHEMA, LATE: LATE_SCHEMA, RAISED: RAISED_SCHEMA}
         counts = {FILES: FILES_SCHEMA, FATES_OF: _FATES_SCHEMA, LOOKUPS: _LOOKUPS_SCHEMA, USE: _USE_SCHEMA}
-        sinks = (sink for sink in self.topology.written if sink not in self.steps.nodes)
+        sinks = [sink for sink in self.topology.written if sink not in self.steps.nodes]
         written = {emitted_as(sink.table): {**written_schema(sink.fields), VALUE: pl.Binary()} for sink in sinks}
-        return {**own, **counts, **written}
+        records = {records_as(sink.table): RECORD_SCHEMA for sink in sinks}
+        return {**own, **counts, **written, **records}
 
 
 def emitted_as(table: str) -> str:
     """The name under which the rows of the output ``table`` leave a part, each with its encoded ``VALUE``."""
     return f"emitted {table}"
+
+
+def records_as(table: str) -> str:
+    """The name under which the ``record_columns`` of the output ``table`` leave a part that has written its rows."""
+    return f"records {table}"
 
 
 class GraphPart:
@@ -193,9 +199,10 @@ class GraphPart:
         """The tables that it ``made`` of the batch ``order``, once state and results are in files.
 
         These lie in the folders of the tables, ``state`` and ``outputs`` by name, and are named in ``FILES``; of the
-        results there remains what records of Kafka need.
+        results there remain the ``record_columns``.
         """
         left, files = dict(made), []
+        sinks = {emitted_as(sink.table): sink for sink in self._plan.topology.written}
         wanted = {STATE: (STATE, state)}
         wanted |= {emitted_as(table): (output_name(table), folder) for table, folder in outputs.items()}
         for name, (table, folder) in wanted.items():
@@ -205,8 +212,8 @@ class GraphPart:
             columns = [column for column in rows.columns if column != VALUE]
             file = TableFile.write(folder, numbered(rows.select(columns), order))
             files.append((table, file.path, file.size, file.rows))
-            if VALUE in rows.columns:
-                left[name] = rows
+            if name in sinks:
+                left[records_as(sinks[name].table)] = record_columns(sinks[name], rows, rows[VALUE])
         return {**left, FILES: pl.DataFrame(files, FILES_SCHEMA, orient="row")}
 
     @property

@@ -222,7 +222,7 @@ def _processed(part: GraphPart, request: Request) -> Blobs:
     tables = {name: pl.concat(rows) for name, rows in sent.items()}
     made = part.process(tables, request.span, request.clock, whole=request.whole)
     left = {**part.written(made, request.before, request.state, request.outputs), TOTALS: tables[TOTALS]}
-    return [*((name, to_ipc(rows)) for name, rows in left.items() if not rows.is_empty()), *passing]
+    return [*((name, to_ipc(rows, "lz4")) for name, rows in left.items() if not rows.is_empty()), *passing]
 
 
 def _pickled(error: Exception) -> bytes:

@@ -1,8 +1,8 @@
 """The parts of a stream's keys in Spark's tasks: an exchange brings each part the rows of its keys.
 
-Spark sends a task to where a cached row lies. A frame of ``homes`` has one row for each part and is cached; joined with
-the rows of a batch it draws the task of a part to the executor that holds its row, batch after batch. With the executor
-the row is lost and made again on another one, and the part moves there.
+Spark runs a task on the executor that has a cached row of it. The frame ``homes`` has one row for each part and is
+cached. A batch is grouped together with it, so that the task of a part runs on the executor with its row, batch after
+batch. Where that executor is lost, another one makes the row again, and the part moves there.
 """
 
 from __future__ import annotations

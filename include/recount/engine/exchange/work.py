@@ -162,10 +162,9 @@ class Work(Protocol):
 class Computed:
     """The results of a batch, before anything of it is written.
 
-    ``emitted`` holds by table the rows that a sink writes, with the columns of its output table; ``encoded`` the
-    ``encoded_values`` of those rows, of sinks whose rows are encoded. Where tasks have written the rows of a table,
-    they are in ``files`` (``BatchRows.files``), and those of ``emitted`` have the columns that Kafka's records need.
-    ``lookups`` says how many rows asked each lookup, and how many of them found none.
+    ``emitted`` holds by table the rows that a sink writes, with the columns of its output table, unless tasks have
+    written them to ``files`` (``BatchRows.files``); ``records`` the ``record_columns`` of all. ``lookups`` says how
+    many rows asked each lookup, and how many of them found none.
     """
 
     after: PartitionClock
@@ -173,7 +172,7 @@ class Computed:
     late: pl.DataFrame
     rejected: pl.DataFrame
     emitted: Mapping[str, pl.DataFrame]
-    encoded: Mapping[str, pl.Series] = field(default_factory=dict)
+    records: Mapping[str, pl.DataFrame]
     files: Mapping[str, Sequence[TableFile]] = field(default_factory=dict)
     lookups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 

@@ -123,7 +123,7 @@ class GraphState:
         return pl.DataFrame({"state": [""], "identity": [""], "row": [str(self._part.parts)], DELETED: [True]})
 
     def _dealt(self, name: str, state: KeyedRows, rows: pl.DataFrame) -> pl.DataFrame:
-        """Those of ``rows``, of other parts, that are of this one, as if they had come here."""
+        """The ``rows`` of other parts that belong to this one, as if they had come here."""
         if self._part.by is not None and name in self._part.by:
             rows = rows.filter(parts_of(rows[self._part.by[name]], self._part.parts) == self._part.number)
         if state.identity == [ARRIVED]:
@@ -155,7 +155,7 @@ def parts_in(written: pl.LazyFrame) -> int:
 
 
 def _parts_told(heads: pl.Series) -> int:
-    """By the last of the ``heads`` of snapshots: those of earlier releases say nothing."""
+    """The number of parts by the last of the ``heads`` of snapshots, of which those of earlier releases say nothing."""
     return int(heads[-1] or 1) if len(heads) else 1
 
 

@@ -14,6 +14,7 @@ from recount.declare.schema import LONG, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import stream
 from recount.engine.commit.batch import BatchRecords, without_its_record
+from recount.engine.commit.output_records import record_columns
 from recount.engine.exchange.work import BatchResult, Computed
 from recount.engine.operators.batch_rows import written_schema
 from recount.engine.operators.partition_clock import PartitionClock
@@ -74,6 +75,7 @@ def records() -> BatchRecords:
         late=pl.DataFrame(),
         rejected=pl.DataFrame([rejected(1, 0), rejected(0, 7), rejected(0, 5)], REJECTED_SCHEMA),
         emitted=emitted,
+        records={sink.table: record_columns(sink, emitted[sink.table]) for sink in _SINKS},
     )
     return BatchRecords(
         sinks=_SINKS, computed=computed, dead_letters={"source": "source.dead-letters"}, group="recount.s"

@@ -21,7 +21,7 @@ from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, Rec
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
-from recount.engine.commit.output_records import fitting, output_records
+from recount.engine.commit.output_records import fitting, output_records, record_columns
 from recount.engine.exchange.graph_computation import GraphComputation
 from recount.engine.stage.polars_expressions import field_column, polars_type
 from recount.kafka.transaction import KafkaRecord
@@ -106,7 +106,7 @@ def _row_by_row(sink: Sink, rows: list[dict[str, Any]], version: int = 1) -> lis
 
 def _together(sink: Sink, rows: list[dict[str, Any]], version: int = 1) -> list[KafkaRecord]:
     schema = GraphComputation(Topology(name="flow", sinks=[sink])).output_schema(sink)
-    return list(output_records(sink, pl.DataFrame(rows, schema), version=version))
+    return list(output_records(sink, record_columns(sink, pl.DataFrame(rows, schema)), version=version))
 
 
 @pytest.mark.parametrize("name", _SINKS)
