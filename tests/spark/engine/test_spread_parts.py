@@ -6,7 +6,7 @@ import json
 import os
 import random
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,11 +23,12 @@ from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import session
 from recount.engine.commit.stream_tables import BatchRows, StreamTables
-from recount.engine.exchange.graph_computation import GraphComputation
+from recount.engine.exchange.graph_computation import MEMORY_OF_A_PART, GraphComputation
 from recount.engine.exchange.work import Computed
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.state.graph_state import parts_in
+from recount.engine.upkeep.memory import DriverMemory
 from recount.tables.ledger import BatchProof
 
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(user=STRING, page=STRING, n=LONG))
@@ -74,6 +75,7 @@ class Run:
     root: Path
     topology: Topology
     spread_from: int
+    memory: Callable[[], DriverMemory] = DriverMemory.now
     computed: list[Computed] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -127,7 +129,7 @@ class Run:
         return [outputs, records, sides, [one.after for one in self.computed]]
 
     def _computation(self) -> GraphComputation:
-        return GraphComputation(self.topology, spread_from=self.spread_from)
+        return GraphComputation(self.topology, spread_from=self.spread_from, memory=self.memory)
 
     def _records(self, rows: Sequence[Row]) -> DataFrame:
         frame = self.spark.createDataFrame(list(rows), _INPUT)
@@ -190,6 +192,16 @@ def test_an_error_of_a_part_is_that_of_one_part(spark: SparkSession, tmp_path: P
     alone, spread = too_large("alone", 10_000), too_large("spread", 10)
     assert str(alone) == str(spread)
     assert alone.record == spread.record
+
+
+def test_where_memory_is_short_all_keys_stay_on_the_driver(
+    spark: SparkSession, log: list[list[Row]], tmp_path: Path
+) -> None:
+    little = DriverMemory(used=0, left=MEMORY_OF_A_PART, limit=2**30)
+    run = Run(spark, tmp_path, clicks(), spread_from=100, memory=lambda: little)
+    for batch in log[:2]:
+        run.batch(batch)
+    assert parts_in(run.tables.state.read()) == 1
 
 
 def test_where_tasks_do_not_see_the_tables_all_keys_stay_on_the_driver(

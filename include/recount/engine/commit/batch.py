@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -39,6 +39,7 @@ from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.partials import plan_of
 from recount.engine.state.keyed_rows import StateUse
+from recount.engine.upkeep.memory import DriverMemory
 from recount.engine.upkeep.trimming import AgeingRows
 from recount.formats.record_decoder import reads_headers
 from recount.formats.registry_encoders import encoder_of
@@ -54,10 +55,15 @@ _MOST_PARTITIONS = 4
 _A_PLACE = re.compile(r"[a-zA-Z0-9._-]+-\d{1,9}@\d{1,18}")
 
 
-def computation_of(topology: Topology, closed_ms: int | None = None, added: Additions = NOTHING_ADDED) -> Computation:
+def computation_of(
+    topology: Topology,
+    closed_ms: int | None = None,
+    added: Additions = NOTHING_ADDED,
+    memory: Callable[[], DriverMemory] = DriverMemory.now,
+) -> Computation:
     """The short way where the topology has its shape, otherwise the general one; for the rest see ``Attempt``."""
     plan = plan_of(topology)
-    return GraphComputation(topology, added) if plan is None else AggregationComputation(plan, closed_ms)
+    return AggregationComputation(plan, closed_ms) if plan else GraphComputation(topology, added, memory=memory)
 
 
 class TopologyWork:
@@ -133,7 +139,7 @@ class BatchProcessor:
         self._attempt = attempt
         self._clock: PartitionClock | None = None
         self._appended: Mapping[str, tuple[str, int]] = {}
-        self._computation = computation_of(topology, attempt.closed_ms, attempt.added)
+        self._computation = computation_of(topology, attempt.closed_ms, attempt.added, attempt.memory)
         self._dead_letters = {source.topic.name: source.topic.dead_letter_name for source in topology.sources}
         self._warned: set[str] = set()
         self._in_seconds: set[str] = set()

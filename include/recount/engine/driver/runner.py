@@ -217,6 +217,7 @@ class StreamRunner:
             version=enacted.version,
             set_aside=AsideLog(self._settings.data, self._work.name).offsets(enacted.version),
             observer=self._observer,
+            memory=self._memory,
         )
         for unfinished in repeated:
             self._repeat(unfinished, attempt)

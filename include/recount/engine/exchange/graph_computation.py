@@ -39,6 +39,7 @@ from recount.engine.stage.map_stage import ARROW_OUTPUT, PLACE, REJECTED_SCHEMA,
 from recount.engine.stage.record_stage import GOOD, IN_TASKS, REJECTED, TOTALS, VALUE
 from recount.engine.state.graph_state import STATE_SCHEMA, is_much, parts_in, since_snapshot
 from recount.engine.state.keyed_rows import StateUse
+from recount.engine.upkeep.memory import DriverMemory
 from recount.engine.upkeep.trimming import in_background
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import earlier
@@ -46,6 +47,8 @@ from recount.tables.batch_proofs import earlier
 _LOG = logging.getLogger(__name__)
 
 _PARTITION = [TOPIC, PARTITION]
+MEMORY_OF_A_PART = 512 * 2**20
+"""Bytes that the process of a part has to have, beside those of large states."""
 SPREAD_FROM = 20_000
 """Records of a batch from which on an exchange between tasks costs less than it gains."""
 RAW = "raw"
@@ -62,12 +65,19 @@ class GraphComputation:
     on, where keys can be dealt out, each of the cluster's cores has a part of them, and that stays so.
     """
 
-    def __init__(self, topology: Topology, added: Additions = NOTHING_ADDED, *, spread_from: int = SPREAD_FROM) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        added: Additions = NOTHING_ADDED,
+        *,
+        spread_from: int = SPREAD_FROM,
+        memory: Callable[[], DriverMemory] = DriverMemory.now,
+    ) -> None:
         self.plan = GraphPlan(topology=topology, added=added)
         self._part: GraphPart | None = GraphPart(self.plan)
         self._tables: StreamTables | None = None
         self._spread: SpreadParts | None = None
-        self._spread_from = spread_from
+        self._spread_from, self._memory = spread_from, memory
         self._stored = 1
         self._is_large = self._stays_together = False
         self._recovery: Future[int] | None = None
@@ -111,18 +121,29 @@ class GraphComputation:
         if parts == 1:
             return
         spread = SpreadParts(self.plan, parts, self._tables)
-        if spread.tasks_see_tables(session):
+        obstacle = self._obstacle(session, spread, parts)
+        if obstacle is None:
             _LOG.info("from batch %d on, %d tasks have a part of the keys each", before[1], parts)
             self._spread, self._part = spread, None
             return
-        _LOG.warning(
-            "tasks do not see the table %s, so all keys stay on the driver: put the tables on storage that the driver"
-            " and all executors share",
-            self._tables.state.path,
-        )
+        _LOG.warning("all keys stay on the driver: %s", obstacle)
         self._stays_together = True
         if self._stored > 1:
             self._begin_to_load(before)
+
+    def _obstacle(self, session: SparkSession, spread: SpreadParts, parts: int) -> str | None:
+        """What stands against parts in tasks, and what to do about it; None where nothing does."""
+        left, needed = self._memory().left, parts * MEMORY_OF_A_PART
+        if session.sparkContext.master.startswith("local") and left is not None and left < needed:
+            return (
+                f"{parts} processes need {needed >> 20} MiB, and {left >> 20} MiB are left; give the driver more memory"
+            )
+        if not spread.tasks_see_tables(session):
+            return (
+                f"tasks do not see the table {spread.state}; put the tables on storage that the driver and all"
+                " executors share"
+            )
+        return None
 
     def load(self, written: pl.LazyFrame) -> int:
         """Start from the rows ``written`` to the state table; returns how many rows are held."""

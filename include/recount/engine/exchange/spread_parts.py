@@ -75,7 +75,7 @@ class SpreadParts:
     def __init__(self, plan: GraphPlan, parts: int, tables: StreamTables) -> None:
         assert plan.dealing is not None, "there can be one part only"
         self._plan, self._dealing, self._parts = plan, plan.dealing, parts
-        self._state = tables.state.path
+        self.state = tables.state.path
         self._outputs = {name: table.path for name, table in tables.outputs.items()}
         self._run = uuid4().hex
         self._homes: DataFrame | None = None
@@ -95,7 +95,7 @@ class SpreadParts:
             run=self._run,
             parts=self._parts,
             plan=self._pickled,
-            state=self._state,
+            state=self.state,
             before=before,
             span=span,
             clock=clock,
@@ -113,7 +113,7 @@ class SpreadParts:
 
     def tasks_see_tables(self, session: SparkSession) -> bool:
         """Whether tasks find the state table where the driver does: on a cluster they do on storage that all share."""
-        path, table = self._state, DeltaTable(self._state).metadata().id
+        path, table = self.state, DeltaTable(self.state).metadata().id
 
         def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:

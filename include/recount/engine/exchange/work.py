@@ -24,6 +24,7 @@ from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange, Planned
 from recount.engine.stage.map_stage import HEADERS, INPUT_COLUMNS, OUTPUT_SCHEMA, from_ipc, map_function
 from recount.engine.state.keyed_rows import StateUse
+from recount.engine.upkeep.memory import DriverMemory
 from recount.kafka.transaction import OutputTransaction
 from recount.tables.batch_proofs import History
 from recount.tables.ledger import BatchProof, TopicIds
@@ -52,7 +53,7 @@ class Attempt:
     what upgrades have added to it; ``version`` counts the stream's resets from 1. ``topic_ids``
     returns the ids of the stream's topics, and raises where one that it reads has been recreated.
     ``set_aside`` are the offsets of records that the stream goes on without, by topic and partition.
-    ``published`` says that Kafka has the batches of this run already.
+    ``published`` says that Kafka has the batches of this run already. ``memory`` is that of the driver now.
     """
 
     checkpoint: Planned
@@ -67,6 +68,7 @@ class Attempt:
     published: bool = False
     set_aside: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
     observer: Observer = unobserved
+    memory: Callable[[], DriverMemory] = DriverMemory.now
 
 
 @dataclass(frozen=True, kw_only=True)

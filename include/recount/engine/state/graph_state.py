@@ -33,6 +33,9 @@ STATE_SCHEMA: dict[str, pl.DataType] = {
 }
 ADDED_COLUMNS = frozenset({PART})
 """Columns that tables of earlier releases lack: their rows are of one part."""
+_HEADS = ("", "parts")
+"""The states of the first row of a snapshot: of one part, and of several, which an earlier release refuses to read."""
+_IS_HEAD = pl.col("state").is_in(_HEADS)
 _ORDER = [GENERATION, BATCH]
 _ROWS_PER_STATE_ROW = 4
 _ROWS_AT_LEAST = 10_000
@@ -89,7 +92,7 @@ class GraphState:
         Where they were not, the next batch has to write a snapshot. Raises ``Terminal`` for a state that no operator
         has.
         """
-        unknown = set(since["state"].unique()) - self._states.keys() - {""}
+        unknown = set(since["state"].unique()) - self._states.keys() - set(_HEADS)
         if unknown:
             raise Terminal(
                 "the state of another topology",
@@ -97,7 +100,7 @@ class GraphState:
                 expected=", ".join(sorted(self._states)),
                 remedy="give the changed topology a new name, or reset the stream",
             )
-        is_same = _parts_told(since.filter(pl.col("state") == "")["row"]) == self._part.parts
+        is_same = _parts_of_heads(since.filter(_IS_HEAD)) == self._part.parts
         number = self._part.number
         if is_same:
             since = since.filter((pl.col(PART) == number) | pl.col("state").is_in(list(self._clocks)))
@@ -120,7 +123,9 @@ class GraphState:
 
     def _head(self) -> pl.DataFrame:
         """The first row of a snapshot, which there is even when nothing is remembered."""
-        return pl.DataFrame({"state": [""], "identity": [""], "row": [str(self._part.parts)], DELETED: [True]})
+        parts = self._part.parts
+        head = {"state": _HEADS[parts > 1], "identity": "", "row": str(parts) if parts > 1 else "", DELETED: True}
+        return pl.DataFrame([head])
 
     def _dealt(self, name: str, state: KeyedRows, rows: pl.DataFrame) -> pl.DataFrame:
         """The ``rows`` of other parts that belong to this one, as if they had come here."""
@@ -150,13 +155,12 @@ def since_snapshot(written: pl.LazyFrame) -> pl.DataFrame:
 
 def parts_in(written: pl.LazyFrame) -> int:
     """The number of parts of the rows ``written`` so far; no others than the heads of snapshots are read."""
-    heads = written.filter(SNAPSHOT & (pl.col("state") == "")).sort(_ORDER).select("row").tail(1).collect()
-    return _parts_told(heads["row"])
+    return _parts_of_heads(written.filter(SNAPSHOT & _IS_HEAD).sort(_ORDER).tail(1).collect())
 
 
-def _parts_told(heads: pl.Series) -> int:
-    """The number of parts by the last of the ``heads`` of snapshots, of which those of earlier releases say nothing."""
-    return int(heads[-1] or 1) if len(heads) else 1
+def _parts_of_heads(heads: pl.DataFrame) -> int:
+    """The number of parts by the last of the ``heads`` of snapshots; that of one part says none."""
+    return int(heads["row"][-1] or 1) if heads.height else 1
 
 
 def _kept(rows: pl.DataFrame) -> pl.DataFrame:
