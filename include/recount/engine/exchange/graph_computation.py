@@ -132,12 +132,12 @@ class GraphComputation:
             self._begin_to_load(before)
 
     def _obstacle(self, session: SparkSession, spread: SpreadParts, parts: int) -> str | None:
-        """What stands against parts in tasks, and what to do about it; None where nothing does."""
+        """The obstacle to parts in tasks, and what to do about it; None where there is none."""
         left, needed = self._memory().left, parts * MEMORY_OF_A_PART
-        if session.sparkContext.master.startswith("local") and left is not None and left < needed:
-            return (
-                f"{parts} processes need {needed >> 20} MiB, and {left >> 20} MiB are left; give the driver more memory"
-            )
+        is_here = (session.sparkContext.master or "").startswith("local")
+        if is_here and left is not None and left < needed:
+            need = f"{parts} processes need {needed >> 20} MiB"
+            return f"{need}, and {left >> 20} MiB are left; give the driver more memory"
         if not spread.tasks_see_tables(session):
             return (
                 f"tasks do not see the table {spread.state}; put the tables on storage that the driver and all"
