@@ -17,7 +17,6 @@ from recount.declare.windows import TimeWindows, hopping, tumbling
 from recount.reference.topology_driver import TopologyDriver
 
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))
-VIEWS = Topic(name="views", key="user", value=RecordSchema.of(seen=STRING))
 
 
 def topology_of(*flows: RecordStream) -> Topology:
@@ -106,16 +105,6 @@ def test_steps_follow_from_how_late_the_records_were() -> None:
 
 def test_the_limit_is_a_step_where_rounding_up_would_pass_over_what_it_saves() -> None:
     assert steps_of_grace([110_000, 3 * H], limit_ms=115_000) == [115_000, 2 * MIN, 3 * H]
-
-
-def test_most_are_saved_by_two_minutes_and_the_rest_needs_hours() -> None:
-    found = recommended(
-        pl.Series(NINETY), steps_of_grace(NINETY, 305_000), what="results", waits_ms=305_000, grace_ms=5_000
-    )
-    assert found.added_ms == 2 * MIN
-    assert found.reason == (
-        "a grace of 125 s saves 90 of 100 results (90 %); the other 10 need up to 3 h more: leave them to backfills"
-    )
 
 
 def test_the_grace_stays_where_most_would_more_than_double_the_delay() -> None:

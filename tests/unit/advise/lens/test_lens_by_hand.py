@@ -55,16 +55,6 @@ def test_a_partition_that_lags_is_lost_to_kafka_streams_once_a_batch_lies_betwee
     assert (possible.place, possible.is_certain) == ("clicks-1@0", False)
 
 
-def test_spark_counts_what_is_late_within_its_batch() -> None:
-    """Recount calls it late: then a result of Spark has a record more, or is one that Recount has not."""
-    log = ClickLog([ann(1, 51, 2)], partitions=1)
-    _, structured_streaming = engines(log.answer(keyed_again(tumbling("10 ms", grace="0 ms"))))
-    assert of(structured_streaming, "changed", "added") == [(1, 1), (0, 0)]
-    log = ClickLog([ann(51, 2)], partitions=1)
-    _, structured_streaming = engines(log.answer(keyed_again(tumbling("10 ms", grace="0 ms"))))
-    assert of(structured_streaming, "changed", "added") == [(0, 0), (1, 1)]
-
-
 @pytest.mark.parametrize(("gap_after", "drops"), [(16, 0), (15, 1)])
 def test_a_session_of_spark_ends_for_a_record_by_itself(gap_after: int, drops: int) -> None:
     """Gap 5, watermark 20 ms: a record of 15 has ended, one of 16 has not; that of 10 to 14 has left the state."""

@@ -29,12 +29,6 @@ def found(lookup: RecordStream, *batches: Sequence[Event]) -> list[object]:
     return [n for (n,) in rows(run(lookup, *batches, left=2, table=2), "tn")]
 
 
-def test_of_versions_with_one_time_the_one_of_the_higher_order_is_found_whatever_the_batches() -> None:
-    changes = [change(10, 1, partition=1), change(10, 2, partition=0)]
-    assert found(VERSIONED, changes, [left(10)]) == [1]
-    assert found(VERSIONED, changes[:1], changes[1:], [left(10)]) == [1]
-
-
 def test_a_deleted_row_is_not_found_and_an_older_version_still_is() -> None:
     for lookup in (VERSIONED, LEFT_LOOKUP):
         assert found(lookup, [change(10, 1), change(20, None)], [left(19), left(20)]) == [1, None]

@@ -31,18 +31,6 @@ def advanced(clock: PartitionClock, at_ms: int, partitions: int = 2, **stream_ti
 START = PartitionClock.after(None)
 
 
-def test_the_frontier_is_the_smallest_stream_time_once_every_partition_has_spoken_and_never_falls_back() -> None:
-    assert advanced(START, 0, p0=50).frontier_ms is None
-    clock = advanced(START, 0, p0=50, p1=20)
-    assert clock.frontier_ms == 20
-    silent = advanced(clock, 1, p0=60)
-    assert (silent.stream_times, silent.frontier_ms) == ({("t", 0): 60, ("t", 1): 20}, 20)
-    bad_alone = advanced(clock, 1, p0=None, p1=60)
-    assert (bad_alone.stream_times, bad_alone.frontier_ms) == ({("t", 0): 50, ("t", 1): 60}, 50)
-    grown = advanced(clock, 1, partitions=3, p0=90, p1=95)
-    assert [advanced(grown, 2, partitions=3, p2=at_ms).frontier_ms for at_ms in (5, 99)] == [20, 90]
-
-
 @pytest.mark.parametrize(("silent_ms", "frontier_ms"), [(299_999, 20), (300_000, 90), (300_001, 90)])
 def test_a_partition_that_was_silent_for_idle_after_no_longer_holds_the_frontier_back(
     silent_ms: int, frontier_ms: int

@@ -83,18 +83,6 @@ def reminded(at_ms: int, state: KeyState) -> Iterator[Row]:
 PROCESSED = LEFT.process(counted, on_timer=reminded, n=LONG)
 
 
-def test_a_record_for_which_a_processor_raises_has_changed_nothing() -> None:
-    log = [left(at, n=n) for at, n in enumerate([1, 0, 2, 0, 0, 5])]
-    [computed] = run(LEFT.process(counted, n=LONG), log).computed
-    assert computed.emitted["out"]["n"].to_list() == [1, 10, 3, 5, 8, 2]
-    assert computed.rejected["offset"].to_list() == [1, 3, 4]
-    assert computed.rejected["reason"].unique().to_list() == [
-        "function-raised: ZeroDivisionError in process each __key to n"
-    ]
-    proof = computed.after.partitions["left", 0]
-    assert (proof.counted, proof.dead_lettered) == (3, 3)
-
-
 @pytest.mark.parametrize("at", [[], [1], [2], [1, 2, 3, 4, 5, 6]])
 def test_its_timers_are_not_set_and_those_before_it_stay_however_the_log_is_cut(at: Sequence[int]) -> None:
     #  1 a sets 8      9 raises: 8 went off before it, 10 is never set      20: 16 and 17 went off before it
