@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import STREAM, Shop, loaded
@@ -53,20 +52,6 @@ def test_what_great_expectations_found_is_shown_and_loads_nothing_from_elsewhere
         expect(page.get_by_role("heading", name=f"{suite} ")).to_be_visible()
     expect(page.get_by_role("cell", name="holds").first).to_be_visible()
     assert [url for url in loaded(page) if not url.startswith(shop.airflow.url)] == []
-
-
-def test_a_stranger_is_sent_to_the_login(page: Page, shop: Shop) -> None:
-    assert page.context.browser is not None
-    stranger = page.context.browser.new_context().new_page()
-    answer = stranger.goto(f"{shop.airflow.url}/recount/")
-    assert answer is not None
-    assert answer.status == 401
-    for password in ("", "admin", "airflow", "password"):
-        login = {"username": "admin", "password": password}
-        assert httpx.post(f"{shop.airflow.url}/auth/token", json=login, timeout=180).status_code in (400, 401)
-    stranger.goto(shop.airflow.url)
-    expect(stranger.get_by_role("button", name="Sign in")).to_be_visible()
-    stranger.context.close()
 
 
 def test_an_approval_in_the_browser_lets_the_backfill_go_on(page: Page, shop: Shop) -> None:

@@ -118,13 +118,6 @@ def kept(manager: FabAirflowSecurityManagerOverride, name: str) -> set[tuple[str
     return {(one.action.name, one.resource.name) for one in role.permissions}
 
 
-def test_a_role_is_made_once_and_then_left_as_it_is(manager: FabAirflowSecurityManagerOverride) -> None:
-    wanted = PERMISSIONS[OPERATOR]
-    assert bring_in_step(manager, OPERATOR, wanted) == f"made, {len(wanted)} permissions"
-    assert kept(manager, OPERATOR) == wanted
-    assert bring_in_step(manager, OPERATOR, wanted) == "unchanged"
-
-
 def test_what_a_role_must_not_have_is_taken_from_it_and_other_roles_keep_theirs(
     manager: FabAirflowSecurityManagerOverride,
 ) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
 import pytest
 from examples.shop.expected_shop import DAYS, Expected, PlantedDays, Rows, expected
-from examples.shop.shop_demo import ShopLie, ShopReference, held, with_late_records
+from examples.shop.shop_demo import ShopLie, held
 from examples.shop.shop_outcome import Check, ShopOutcome, StreamOutcome, number_check
 from examples.shop.shop_records import SHARES
 from rich.console import Console
@@ -62,55 +60,6 @@ def test_a_lie_is_a_row_that_differs_until_it_is_taken_back(tmp_path: Path) -> N
     assert repr(lie.key) in gone and repr(lie.key) in new
     lie.take_back()
     assert held(tables, topology)["windowed-counts"] == honest
-
-
-def test_the_nights_of_every_stream_have_late_and_bad_records_where_they_are_planted() -> None:
-    told = expected(SHOP["revenue-by-region"], LOG, PLACES)
-    for number, fates in enumerate(told.fates):
-        planted = [one for one in LOG[number] if one.topic == "orders"]
-        assert sum(fates.values()) == len(planted)
-        assert 0 < fates["late"] <= PLANTED.faults(number)["late"]
-        assert 0 < fates["dead_lettered"] <= PLANTED.faults(number)["bad"]
-
-
-def test_a_backfill_has_results_to_correct() -> None:
-    topology = SHOP["revenue-by-region"]
-    on_time = expected(topology, LOG, PLACES).rows["windowed-revenue"]
-    whole = with_late_records(topology, LOG, PLACES)["windowed-revenue"]
-    late = sum(fates["late"] for fates in expected(topology, LOG, PLACES).fates)
-    assert 0 < (whole - on_time).total() <= late
-    assert whole.total() >= on_time.total()
-
-
-SOME = {name: SHOP[name] for name in ("region-counts", "revenue-by-region")}
-
-
-def test_it_says_of_each_stream_what_the_interpreter_says_and_tells_when_it_is_done() -> None:
-    said: list[str] = []
-    with ShopReference(SOME, LOG, PLACES, said.append) as reference:
-        for name, topology in SOME.items():
-            assert reference.of(name) == expected(topology, LOG, PLACES)
-        deadline = time.monotonic() + 20
-        while not said:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    assert said == ["the reference interpreter has said what 2 streams must hold"]
-
-
-def test_what_the_interpreter_raises_is_raised_where_it_is_asked_and_nothing_is_told() -> None:
-    said: list[str] = []
-    with ShopReference(SOME, LOG, {}, said.append) as reference, pytest.raises(KeyError):
-        reference.of("region-counts")
-    assert said == []
-
-
-def test_a_demo_that_fails_does_not_wait_for_all_of_it() -> None:
-    said: list[str] = []
-    with pytest.raises(ZeroDivisionError), ShopReference(SHOP, LOG, PLACES, said.append) as reference:
-        raise ZeroDivisionError
-    with pytest.raises(CancelledError):
-        reference.of(list(SHOP)[-1])
-    assert said == []
 
 
 FATES = [{"counted": 7, "late": 2, "dead_lettered": 1}, {"counted": 20}]
