@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Mount, Route
 from tests.shown_shop import ShownShop, shown_shop
-from tests.unit.serve.listened import listened
+from tests.unit.serve.written_streams import listened
 
 from recount.airflow.links import PAGES
 

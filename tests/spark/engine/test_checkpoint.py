@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
+from threading import Event
+from typing import cast
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark import InheritableThread
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from tests.eventually import eventually
 
+from recount.engine.driver.stream_query import StreamQuery
+from recount.engine.driver.stream_reports import task_counts
+from recount.engine.exchange.work import Processor
 from recount.engine.source.checkpoint import BatchRange, Checkpoint
+from recount.engine.source.kafka_source import BatchLimit
 from recount.runtime.errors import Terminal
 
 METADATA = '{"id":"3f4c2a10-0000-4000-8000-000000000001"}'
@@ -96,3 +108,71 @@ def test_item_1_7_a_checkpoint_that_knows_no_layers_is_refused_with_what_to_do(
     with pytest.raises(Terminal) as refused:
         Checkpoint(spark, str(location), sources=2).last_planned()
     assert "ledger" in str(refused.value.remedy)
+
+
+class Counting:
+    """Counts the records of all batches."""
+
+    last = None
+    held: dict[str, int] = {}
+
+    def __init__(self) -> None:
+        self.records = 0
+
+    def __call__(self, records: DataFrame, _batch: int) -> None:
+        self.records += records.count()
+
+
+def test_a_query_that_goes_on_again_and_again_leaves_no_thread_behind(spark: SparkSession, tmp_path: Path) -> None:
+    """Py4J gives each thread of the JVM that calls Python one of Python, for the life of the process.
+
+    It looks through the connections of all of them at every call of the JVM.
+    """
+    lines = files_below(tmp_path / "lines")
+
+    def start(_limit: BatchLimit, process: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        next(lines)
+        writer = spark.readStream.text(str(tmp_path / "lines")).writeStream.trigger(availableNow=True)
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(process).start()
+
+    processor = Counting()
+    query = StreamQuery(start, cast(Processor, processor), BatchLimit(records=100))
+    query.await_end()
+    client = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+    before, connections = threading.active_count(), len(client.deque)
+    for _ in range(3):
+        query.go_on(BatchLimit(records=100))
+        query.await_end()
+    assert processor.records == 4
+    assert eventually(threading.active_count, before) <= before
+    assert len(client.deque) <= connections
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """One more file with one line for each step."""
+    folder.mkdir()
+    number = 0
+    while True:
+        path = folder / f"{number}.txt"
+        path.write_text(f"{number}\n")
+        yield path
+        number += 1
+
+
+def test_each_task_that_ends_is_seen_in_the_group_of_its_job_alone(spark: SparkSession) -> None:
+    over = Event()
+
+    def work() -> None:
+        spark.sparkContext.setJobGroup("busy", "busy")
+        spark.sparkContext.parallelize(range(8), 8).foreach(lambda _: time.sleep(0.3))
+        over.set()
+
+    before, seen = task_counts(spark, "busy"), set[Hashable]()
+    thread = InheritableThread(target=work, daemon=True)
+    thread.start()
+    while not over.wait(0.1):
+        seen.add(task_counts(spark, "busy"))
+    assert len(seen - {before}) >= 3, seen
+    thread.join()
+    assert task_counts(spark, "busy") == task_counts(spark, "busy") != before
+    assert task_counts(spark, "idle") == ()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from tests.unit.serve.snippets import rows_of
 from tests.unit.serve.test_answers import SHOP, ask, order, shown
-from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorded_ms
+from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorded_ms, rows_of
 
 
 def test_the_snippet_for_spark_reads_what_an_answer_says(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.audit.documents import a_run, findings
-from tests.unit.lifecycle.test_signed_orders import BEGUN, ORDER
+from tests.unit.lifecycle.test_erase_command import BEGUN, ORDER
 
 from recount.audit.carry.erased_keys import AsideRecords, ErasedKeys, run_sha256
 from recount.audit.carry.store import AuditStore, Run

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
+from pyspark.sql import types as T
 
 from recount.audit.compare.identity import Identity, identity_of
-from recount.backfill.corrections import Correction, Standing, in_order, record_of, said
+from recount.backfill.corrections import Correction, Standing, in_order, make_table, record_of, said
 from recount.declare.aggregates import count, total
 from recount.declare.columns import BATCH, GENERATION, IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.declare.expressions import col
 from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.declare.output import encode_value
-from recount.declare.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
+from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal, list_of
 from recount.declare.topics import Topic
 from recount.declare.topology import stream, table
 from recount.declare.windows import all_time, session, tumbling
+from recount.recompute.spark_columns import spark_type
 
 ORDERS = Topic(name="orders", key="who", value=RecordSchema.of(item=STRING, amount=decimal(15, 2), rate=DOUBLE))
 PAYMENTS = Topic(name="payments", key="who", value=RecordSchema.of(method=STRING))
@@ -158,3 +163,18 @@ def test_what_the_stream_may_write_again_waits_or_is_refused(
     flow: Any, topic: Topic, is_open: bool, standing: Standing
 ) -> None:
     assert correction(sink(flow, topic), "[]", is_open=is_open).standing == standing
+
+
+@pytest.mark.parametrize("name", ["amount", "net weight", "sum(a, b)", "x=y;{z}", "weight.kg", "größe"])
+def test_a_table_is_made_with_columns_of_any_name_and_kind_once(tmp_path: Path, name: str) -> None:
+    kinds = [STRING, LONG, DOUBLE, BOOLEAN, decimal(15, 2), list_of(STRING)]
+    fields = [
+        T.StructField(f"{name}{number}", spark_type(kind), nullable=number > 0) for number, kind in enumerate(kinds)
+    ]
+    for _ in range(2):
+        make_table(str(tmp_path / "table"), T.StructType(fields))
+    table = DeltaTable(tmp_path / "table")
+    assert T.StructType.fromJson(json.loads(table.schema().to_json())) == T.StructType(
+        [T.StructField(one.name, one.dataType) for one in fields]
+    )
+    assert table.version() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,10 @@ import pytest
 
 import recount
 from recount.declare import language
+from recount.declare.functions import FunctionFailed
 from recount.profile.home import Project
+from recount.runtime.errors import InvalidDeclaration, RecountError, Transient
+from recount.runtime.settings import InvalidSettings, Settings, metric_ports
 
 ROOT = Project.containing(Path(__file__).parent).root
 FOR_USERS = [
@@ -62,3 +66,34 @@ def test_what_users_read_and_write_imports_from_there(file: Path) -> None:
 def test_an_import_of_an_earlier_release_says_from_where_the_name_comes_now(line: str, instead: str) -> None:
     with pytest.raises(ModuleNotFoundError, match=instead):
         exec(line)  # noqa: S102
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Transient("the broker is away", given="127.0.0.1:1", expected="an answer", remedy="start it"),
+        InvalidDeclaration("topic.name", given="", expected="a name", remedy="give it one"),
+        FunctionFailed("map to n", "orders-0@1", ValueError("no")),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_is_the_same_in_another_process(error: RecountError) -> None:
+    there = pickle.loads(pickle.dumps(error))  # noqa: S301 - of our own making
+    assert type(there) is type(error)
+    assert (str(there), there.args, vars(there)) == (str(error), error.args, vars(error))
+
+
+def test_each_driver_has_a_port_and_without_a_setting_none_has() -> None:
+    assert metric_ports("") == {}
+    assert metric_ports(" orders=9401 ,archive-clicks = 9402,") == {"orders": 9401, "archive-clicks": 9402}
+    assert metric_ports("archive-Clicks_EU.v1=9403") == {"archive-Clicks_EU.v1": 9403}
+
+
+@pytest.mark.parametrize(
+    "text", ["9401", "orders", "orders=", "orders=0", "orders=65536", "orders=1, orders=2", "a=1, b=1", "a=1;b=2"]
+)
+def test_what_is_no_list_of_ports_is_refused(text: str) -> None:
+    with pytest.raises(InvalidDeclaration):
+        metric_ports(text)
+    with pytest.raises(InvalidSettings, match="RECOUNT_METRICS: invalid ports of metrics"):
+        Settings.from_environment({"RECOUNT_METRICS": text})

@@ -9,9 +9,18 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.unit.engine.engine import LogRecord, arrow_batch
+from tests.whole_topic import whole_topic
 
+from recount.declare.operators.nodes import Source
 from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, BadRecord, RecordSchema, decimal, list_of
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
+from recount.engine.stage.map_stage import Intake
 from recount.formats.json_values import Fault, ValueDecoder
+from recount.recompute.decoding import NO_LIMIT_MS, DecodePass, Limits
+from recount.recompute.parsing import Parser
+from recount.reference.topology_driver import TopologyDriver
 
 SCHEMA = RecordSchema.of(
     id=STRING,
@@ -134,3 +143,113 @@ def test_a_field_can_have_any_name() -> None:
     }
     assert [fault.index for fault in result.faults] == [1]
     assert ValueDecoder(schema).decode([b'{"gewicht.kg": 3}']).faults[0].reason == "schema"
+
+
+SHORT, WIDE, WHOLE = decimal(15, 2), decimal(38, 18), decimal(38, 0)
+NINES = "9" * 38
+
+
+def told(written: str, kind: object, *, nested: bool = False) -> Decimal | None:
+    """What all three make of ``written``; None where each refuses it."""
+    schema = RecordSchema(fields={"id": SHORT, "amount": list_of(kind) if nested else kind}, required=frozenset({"id"}))  # type: ignore[arg-type,dict-item]
+    value = f'{{"id": 1, "amount": {f"[{written}]" if nested else written}}}'.encode()
+    try:
+        reference = schema.decode(value)["amount"]
+    except BadRecord:
+        reference = None
+    # beside others, among which it must not matter
+    values: list[bytes | None] = [b'{"id": "2.5", "amount": null}', value, None, b'{"id": 3}']
+    decoded, parsed = ValueDecoder(schema).decode(values), Parser(schema, list(schema.fields)).parsed(values)
+    assert [fault.index for fault in decoded.faults] == list(parsed.bad) == ([1] if reference is None else [])
+    assert (
+        decoded.columns["amount"].to_pylist() == parsed.columns["amount"].to_pylist() == [None, reference, None, None]
+    )
+    assert decoded.columns["id"][0].as_py() == parsed.columns["id"][0].as_py() == Decimal("2.50")
+    return reference[0] if nested and reference else reference
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        ("990.56", SHORT),
+        ("-0.5", SHORT),
+        ("12.340", SHORT),
+        ("1e2", SHORT),
+        ("-0.00", SHORT),
+        ("9999999999999.99", SHORT),
+        ("9007199254740993", WHOLE),
+        (NINES, WHOLE),
+        ("-" + NINES, WHOLE),
+        ("9" * 20 + "." + "9" * 18, WIDE),
+        ("0.300000000000000004", WIDE),
+        ("1e-18", WIDE),
+    ],
+)
+def test_a_decimal_is_the_number_as_written_with_and_without_quotes(
+    written: str, kind: object, quote: str, nested: bool
+) -> None:
+    assert told(quote + written + quote, kind, nested=nested) == Decimal(written)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("kind", [SHORT, WHOLE])
+@pytest.mark.parametrize(
+    "text",
+    ["", " 1", "1 ", "1_000", "1,5", "NaN", "Infinity", "+1", ".5", "1.", "01", "٣", "0x1", "1e", "null", "true"],
+)
+def test_a_text_that_is_no_number_of_json_is_no_decimal(text: str, kind: object, nested: bool) -> None:
+    assert told(f'"{text}"', kind, nested=nested) is None
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        ("12.345", SHORT),
+        ("10000000000000.00", SHORT),
+        ("1" + "0" * 38, WHOLE),
+        (NINES + ".5", WHOLE),
+        ("1e38", WHOLE),
+        ("1e-1", WHOLE),
+        ("1e999999999999999999999", WHOLE),
+        ("9" * 21, WIDE),
+    ],
+)
+def test_a_number_with_more_digits_is_no_decimal_with_and_without_quotes(
+    written: str, kind: object, quote: str
+) -> None:
+    assert told(quote + written + quote, kind) is None
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_decimal_of_up_to_15_digits_may_be_written_as_the_double_that_stands_for_it(quote: str) -> None:
+    assert told(f"{quote}0.29999999999999999{quote}", SHORT) == Decimal("0.30")
+    assert told(f"{quote}0.29999999999999999{quote}", decimal(16, 2)) is None
+
+
+AMOUNTS = Topic(name="amounts", key="id", value=RecordSchema.of(n=LONG))
+VALUES = [b'{"n": 1}', b'{"n": 2}', b"no json", b"no json", None]
+ASIDE = frozenset({1, 3, 4})
+EXPECTED = [None, "set-aside", "undecodable", "set-aside", "set-aside"]
+
+
+def test_the_three_implementations_agree_and_the_order_goes_before_what_else_is_wrong() -> None:
+    source = Source(topic=AMOUNTS)
+    batch = arrow_batch("amounts", 0, 0, [LogRecord(timestamp_ms=n, value=value) for n, value in enumerate(VALUES)])
+    good, bad = Intake(source, ["n"], needs_key=True, latest_ms=NO_LIMIT_MS, set_aside=ASIDE).take(batch)
+    by_stream: dict[int, Any] = dict.fromkeys(good["offset"].to_list()) | dict(
+        bad.select("offset", "reason").iter_rows()
+    )
+    assert [by_stream[offset] for offset in range(len(VALUES))] == EXPECTED
+    assert bad["timestamp_ms"].to_list() == [1, 2, 3, 4]
+
+    limits = {0: Limits(starts=[0], latest_ms=[NO_LIMIT_MS], set_aside=ASIDE)}
+    [found] = DecodePass(flow=whole_topic(source=source, needs_record_key=True), limits=limits)(iter([batch]))
+    assert [row["reason"] for row in found.to_pylist()] == EXPECTED
+
+    topology = Topology(name="kept", sinks=[stream(AMOUNTS).to(Topic(name="out", key="id"))], on_bad_record="fail")
+    driver = TopologyDriver(topology, set_aside=["amounts-0@0"])
+    assert driver.pipe("amounts", key="a", value=b"no json", timestamp_ms=0) == "dead-lettered"
+    assert driver.pipe("amounts", key="a", value=b'{"n": 1}', timestamp_ms=0) == "counted"

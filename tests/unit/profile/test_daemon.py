@@ -8,17 +8,25 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from recount.declare.schema import BadRecord
+from recount.declare.windows import tumbling
 from recount.profile import daemon
 from recount.profile.daemon import Daemon
+from recount.profile.dag_runs import DagRuns, first_answer
+from recount.profile.demo import OrderFlow
 from recount.profile.home import Home
 from recount.runtime.console import identity_of
-from recount.runtime.errors import Terminal
+from recount.runtime.errors import Terminal, Transient
+from topologies.orders import orders
 
 SLEEP = [sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(600)"]
 DEAF = [
@@ -128,3 +136,108 @@ def test_a_command_that_takes_too_long_is_ended(home: Home) -> None:
     with pytest.raises(Terminal):
         process.wait(home, limit_s=0.2)
     assert not process.alive
+
+
+PLACE = "/api/v2/dags/backfill__a/dagRuns/r"
+
+
+class FakeAirflow:
+    """Answers of one run of ``backfill__a`` that is in ``state`` and whose task ``approval`` is in ``task``."""
+
+    url = "http://127.0.0.1:1"
+
+    def __init__(self, state: str, task: str | None) -> None:
+        self._answers = {
+            PLACE: {"state": state},
+            f"{PLACE}/taskInstances": {"task_instances": [{"task_id": "approval", "state": task}]},
+        }
+        self.changed: list[tuple[str, Mapping[str, Any] | None]] = []
+
+    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        if method == "GET":
+            return self._answers[path]
+        self.changed.append((path, body))
+        return None
+
+
+@pytest.mark.parametrize(("state", "task"), [("failed", "upstream_failed"), ("success", "skipped")])
+def test_a_run_that_has_ended_without_asking_is_not_waited_for(state: str, task: str) -> None:
+    airflow = FakeAirflow(state, task)
+    with pytest.raises(Terminal) as ended:
+        DagRuns(airflow).approve("backfill__a", "r", "approval", 60)  # type: ignore[arg-type]
+    assert ended.value.given == {"approval": task}
+    assert airflow.changed == []
+
+
+def test_what_a_run_asks_is_approved() -> None:
+    airflow = FakeAirflow("running", "deferred")
+    DagRuns(airflow, thinking_s=0).approve("backfill__a", "r", "approval", 60)  # type: ignore[arg-type]
+    [(path, body)] = airflow.changed
+    assert path == f"{PLACE}/taskInstances/approval/-1/hitlDetails"
+    assert body == {"chosen_options": ["Approve"], "params_input": {}}
+
+
+LATE = Transient("took too long")
+
+
+def one_by_one(*answers: int | Exception | None) -> Callable[[], int | None]:
+    """Gives, or raises, each of ``answers`` once."""
+    left = list(answers)
+
+    def look() -> int | None:
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return look
+
+
+def test_the_first_answer_that_is_not_none_is_taken_even_if_it_is_false() -> None:
+    assert first_answer(one_by_one(None, None, 0, 1), 60, LATE, poll_s=0) == 0
+
+
+def test_a_passing_error_is_asked_past_and_any_other_goes_on() -> None:
+    look = one_by_one(TimeoutError(), 1, TimeoutError(), Terminal("lost", remedy="find it"))
+    assert first_answer(look, 60, LATE, poll_s=0, passing=(TimeoutError,)) == 1
+    with pytest.raises(Terminal):
+        first_answer(look, 60, LATE, poll_s=0, passing=(TimeoutError,))
+
+
+def test_what_is_late_is_raised_when_no_answer_comes_in_time() -> None:
+    with pytest.raises(Transient) as raised:
+        first_answer(lambda: None, 0.05, LATE, poll_s=0.01)
+    assert raised.value is LATE
+
+
+_WINDOWS = tumbling("5 min", grace="5 s")
+_FLOW = OrderFlow(end_ms=1_800_000_000_000, records=12_000, late_every=97, bad_every=211)
+
+
+def test_exactly_the_planted_records_are_late_or_bad_and_every_partition_gets_late_ones() -> None:
+    """By what the rules of the language say of each record, by stream time of its own partition."""
+    stream_time = [0] * _FLOW.partitions
+    fates: Counter[str] = Counter()
+    late_partitions = set()
+    assert orders.value is not None
+    for order in _FLOW:
+        if order.timestamp_ms <= stream_time[order.partition] - _FLOW.window_ms - _FLOW.grace_ms:
+            late_partitions.add(order.partition)
+        try:
+            orders.value.decode(order.value)
+        except BadRecord:
+            fates["bad"] += 1
+            continue
+        stream_time[order.partition] = max(stream_time[order.partition], order.timestamp_ms)
+        [start] = _WINDOWS.starts(order.timestamp_ms)
+        fates["late" if _WINDOWS.is_closed(start + _WINDOWS.size_ms, stream_time[order.partition]) else "counted"] += 1
+    assert fates["late"] == _FLOW.late > 50
+    assert fates["bad"] == _FLOW.bad > 50
+    assert fates["counted"] == _FLOW.records - _FLOW.late - _FLOW.bad
+    assert late_partitions == set(range(_FLOW.partitions))
+    assert min(stream_time[:-1]) - stream_time[-1] > _FLOW.lag_ms - _FLOW.jitter_ms, "the last one lags behind"
+
+
+def test_the_same_seed_gives_the_same_flow() -> None:
+    one, other = (OrderFlow(end_ms=_FLOW.end_ms, records=500, late_every=97, bad_every=211) for _ in range(2))
+    assert list(one) == list(other)

@@ -14,8 +14,7 @@ import duckdb
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tests.unit.serve.snippets import rows_of, snippet
-from tests.unit.serve.written_streams import FIRST_MS, WrittenStream, as_arrivals, recorded_ms
+from tests.unit.serve.written_streams import FIRST_MS, WrittenStream, as_arrivals, recorded_ms, rows_of, snippet
 
 from recount.declare.columns import (
     BACKFILL,

@@ -29,9 +29,8 @@ from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 from tests.eventually import eventually
-from tests.unit.serve.listened import listened
 from tests.unit.serve.test_questions import BY_NUMBER
-from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorded_ms
+from tests.unit.serve.written_streams import WrittenStream, as_arrivals, listened, recorded_ms
 
 from recount.declare.registry import Declarations, declared
 from recount.declare.schema import LONG, RecordSchema

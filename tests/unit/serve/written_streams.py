@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import polars as pl
+import uvicorn
 from deltalake import write_deltalake
+from starlette.types import ASGIApp
 from tests.batch_proofs import a_proof
+from tests.eventually import eventually
 from tests.unit.engine.engine import LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 from tests.unit.topologies.shop_log import CLOSING_MS, PARTITIONS, Arrival, topics_of
@@ -19,6 +25,8 @@ from recount.declare.columns import AUDIT, BATCH, GENERATION
 from recount.declare.topology import Topology
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.commit.stream_tables import BatchRows
+from recount.profile.daemon import LOOPBACK, free_ports
+from recount.serve.listening import listening
 from recount.tables.batch_proofs import RUNS
 from recount.tables.places import Tables
 
@@ -101,3 +109,34 @@ def as_arrivals(
         )
         for key, second, value in records
     ]
+
+
+@contextmanager
+def listened(app: ASGIApp) -> Iterator[tuple[str, int]]:
+    """Where ``app`` listens, as `recount serve` lets it listen."""
+    [port] = free_ports(1)
+    server = uvicorn.Server(listening(app, LOOPBACK, port))
+    thread = Thread(target=server.run)
+    thread.start()
+    assert eventually(lambda: server.started, expected=True, limit_s=60)
+    yield LOOPBACK, port
+    server.should_exit = True
+    thread.join(30)
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "tables.md").read_text()
+
+
+def snippet(heading: str, language: str = "python") -> str:
+    """The first one below ``heading``."""
+    section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    found = re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    assert found, f"no {language} below {heading}"
+    return found[1]
+
+
+def rows_of(heading: str, **given: Any) -> list[tuple[Any, ...]]:
+    """What the snippet below ``heading`` calls ``rows``."""
+    names = dict(given)
+    exec(snippet(heading), names)  # noqa: S102 - it is our own page
+    return sorted(names["rows"])
