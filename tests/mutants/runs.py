@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from tests.mutants.scene import Scene
 from tests.spark.recompute.graph_logs import Arrival, frames
@@ -26,6 +25,7 @@ from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.stage.map_stage import LATE_SCHEMA
 from recount.engine.stage.partials import plan_of
+from recount.recompute.frames.duck_database import NotComputable
 from recount.recompute.operators.recomputed import recomputed
 from recount.reference.topology_driver import TopologyDriver
 from recount.tables.ledger import BatchProof, PartitionProof
@@ -247,7 +247,7 @@ def by_recompute(spark: SparkSession, scene: Scene, ledger: Ledger) -> Told:
             rejected=_bag(done.rejected, *_BAD),
             held_after_ms=held_ms,
         )
-    except PySparkException as error:
+    except NotComputable as error:
         if "a sum of " not in str(error):
             raise
         return Told(refused=True)

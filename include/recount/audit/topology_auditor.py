@@ -9,6 +9,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from recount.audit.audit_session import FEW_OFFSETS
 from recount.audit.carry.delta_frames import delta_frame
 from recount.audit.carry.removed import (
     kept_late,
@@ -17,7 +18,7 @@ from recount.audit.carry.removed import (
     letters_gone,
     released_by,
 )
-from recount.audit.carry.snapshots import Snapshots
+from recount.audit.carry.snapshots import Frames, Snapshots
 from recount.audit.carry.store import CORRECTIONS, RECONCILIATION, VERDICTS, AuditStore
 from recount.audit.compare import side_ledgers
 from recount.audit.compare.claims import IDENTITY
@@ -73,6 +74,7 @@ from recount.declare.operators.processing import Deduplicate
 from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
 from recount.recompute.digests import DigestedLog
+from recount.recompute.frames.duck_handover import Room
 from recount.recompute.operators.carried import LOOK_BACK_MS, is_incremental
 from recount.recompute.operators.frontiers import NONE_DUE, behind
 from recount.recompute.operators.recomputed import Recomputed, recomputed
@@ -83,6 +85,8 @@ from recount.runtime.settings import Settings
 from recount.tables.places import Released, Tables, ageing, farthest
 
 _LOG = logging.getLogger(__name__)
+PASSING = "passing"
+"""The folder of the rows of an audit at work that go from Spark to the recompute, and back."""
 FEW_VERDICTS = 300_000
 """Three of each row: so few rows may pass through this process, with the values that were compared."""
 
@@ -299,7 +303,7 @@ class TopologyAuditor:
         frontier_ms = scope.settled.between(None, scope.cut).frontier_ms
         recent_ms = NONE_DUE if frontier_ms is None else frontier_ms - LOOK_BACK_MS
         since_ms = min(recent_ms, truth.reaches_back_to_ms(), complete.reaches_back_to_ms())
-        parts = {
+        parts: dict[str, Frames] = {
             TRUTH_PART: truth.kept(),
             COMPLETE_PART: complete.kept(),
             CLAIMS_PART: judge.to_keep(judged, since_ms - longest_open_ms(self._topology)),
@@ -314,7 +318,7 @@ class TopologyAuditor:
         if any(isinstance(node, StreamTableJoin | StreamStreamJoin | Deduplicate) for node in self._topology.nodes()):
             found = still_unread(judged, scope.unread(truth), self._topology, open_since_ms)
             parts[UNREAD_PART] = {UNREAD_PART: found}
-        self._snapshots.put(scope.audit, parts, offsets=scope.ledger.offsets)
+        self._snapshots.put(scope.audit, parts, offsets=scope.ledger.offsets, given=truth.handover.given)
         newest = scope.erased.newest
         self._snapshots.keep_newest(scope.audit, beside=newest.audit if newest else None)
         return self._snapshots.sha256(scope.audit)
@@ -336,6 +340,7 @@ class TopologyAuditor:
         ledger, ranges = scope.ledger, scope.ledger.ranges
         headers = {source.topic.name for source in self._topology.sources if is_with_headers(source)}
         read = {} if truth else ranges
+        passing = self._tables.audit(self._topology.name, PASSING) if ledger.offsets > FEW_OFFSETS else None
         return recomputed(
             self._session,
             self._topology,
@@ -351,6 +356,7 @@ class TopologyAuditor:
             done_before=self._in_force.done_before(ledger),
             read_since=self._in_force.read_since(ledger),
             carried=scope.carried(COMPLETE_PART if truth else TRUTH_PART),
+            room=Room(memory=self._settings.audit_memory, folder=passing),
         )
 
     def _strange_backfills(self, scope: Scope) -> list[Difference]:

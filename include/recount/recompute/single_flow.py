@@ -132,7 +132,7 @@ Nulls = frozenset[str]
 def keyless_when(flow: Flow) -> Nulls | None:
     """The source's columns of which a null leaves a good record without a key; None where only the steps can tell."""
     # imports Spark, which a question about the rows of a table does not need
-    from recount.recompute.rules.number_rules import can_be
+    from recount.recompute.rules.range_rules import can_be
 
     known: dict[str, Nulls | None] = {name: frozenset({name}) for name in flow.source.fields}
     if flow.needs_record_key:

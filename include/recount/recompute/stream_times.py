@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,8 @@ from recount.declare.operators.nodes import (
 from recount.declare.windows import TimeWindows
 from recount.recompute.decoding import DecodePass, Limits
 from recount.recompute.raw_log import RawLog, runs
-from recount.recompute.rules.number_rules import all_starts, newest_start, reason_of
+from recount.recompute.rules.number_rules import all_starts, newest_start
+from recount.recompute.rules.range_rules import RangeRules
 from recount.recompute.single_flow import Flow, Step, keyless_when
 from recount.recompute.spark_columns import column, named
 
@@ -42,6 +44,7 @@ GROUPED_BY = "__grouped_by"
 _PASSES, _OUT_OF_RANGE = "__passes", "__out_of_range"
 _FIELD = "field."
 """Goes before the names of fields, for a field can be called ``reason`` or ``offset``."""
+_RANGES = RangeRules(functions=F, column=partial(column, prefix=_FIELD))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +122,7 @@ def windowed(records: DataFrame, windows: TimeWindows) -> DataFrame:
     if windows.advance_ms == windows.size_ms:
         starting = records.withColumn(WINDOW_START, F.when(is_grouped, newest_start(windows, F.col("timestamp_ms"))))
     else:
-        starts = all_starts(windows, F.col("timestamp_ms"))
+        starts = all_starts(windows, F.col("timestamp_ms"), F)
         starting = records.withColumn(WINDOW_START, F.explode_outer(F.when(is_grouped, starts)))
     placed = starting.withColumn(WINDOW_END, F.col(WINDOW_START) + windows.size_ms)
     return placed.withColumn(IS_LATE, F.col(WINDOW_END) <= F.col(STREAM_TIME) - windows.grace_ms)
@@ -146,7 +149,7 @@ def _stepped(decoded: DataFrame, flow: Flow) -> DataFrame:
 
 def _in_range(rows: DataFrame, node: Step | WindowedAggregate) -> DataFrame:
     """``rows``, those that pass marked where an expression of ``node`` is the first to be out of range."""
-    reason = reason_of(node, _FIELD)
+    reason = _RANGES.reason_of(node)
     if reason is None:
         return rows
     return rows.withColumn(_OUT_OF_RANGE, F.coalesce(_OUT_OF_RANGE, F.when(F.col(_PASSES), reason)))

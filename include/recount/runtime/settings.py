@@ -99,6 +99,7 @@ class Settings:
     ``prefix`` begins every group, transactional.id and platform topic of this installation on its Kafka cluster.
     ``notifiers`` is the place of the Airflow notifiers that are notified of problems, ``module:name``.
     ``audit_pool`` is the Airflow pool in which audits run; the user who sets it creates the pool.
+    ``audit_memory`` is how much memory the recompute of an audit takes before it spills to disk.
     ``expectations`` is the folder of a project's own suites; empty: only those that come with Recount.
     ``keys`` is the folder of the key that signs certificates; without it they are issued unsigned.
     ``keeping`` says how long files are kept, see ``Keeping``.
@@ -126,6 +127,7 @@ class Settings:
     expectations: str = ""
     keys: str = ""
     audit_pool: str = "default_pool"
+    audit_memory: str = "1GiB"
     keeping: str = ""
     log_format: LogFormat = "text"
     metrics: str = ""

@@ -44,6 +44,7 @@ from recount.audit.compare.side_ledgers import (
     within_by_spark,
 )
 from recount.declare.columns import AUDIT
+from recount.recompute.frames.duck_frames import Frame
 from recount.tables.places import Tables
 
 _SCHEMA = """key string, `weight.kg` double, share float, n int, at_ms long, small short, tiny byte, ok boolean,
@@ -108,7 +109,11 @@ def snapshots(spark: SparkSession, tmp_path: Path) -> Snapshots:
 
 @pytest.fixture(params=[FEW_OFFSETS, FEW_OFFSETS + 1], ids=["through the driver", "by Spark"])
 def put(snapshots: Snapshots, request: pytest.FixtureRequest) -> Put:
-    return partial(snapshots.put, offsets=request.param)
+    return partial(snapshots.put, offsets=request.param, given=nothing_given)
+
+
+def nothing_given(found: Frame) -> DataFrame:
+    raise AssertionError(f"no frame of the recompute: {found.columns}")
 
 
 def frame(spark: SparkSession, rows: list[object]) -> DataFrame:

@@ -221,8 +221,8 @@ def test_a_corrected_row_is_let_go_once_it_is_released_and_a_copy_of_its_correct
 
     def followed() -> int:
         """So many claims about corrections the last audit has left."""
-        frames = Snapshots(session=spark, tables=desk.tables, stream=topology.name).of(last.findings.audit).frames
-        return sum(frame.count() for (part, _), frame in frames.items() if part == CORRECTED_PART)
+        found = Snapshots(session=spark, tables=desk.tables, stream=topology.name).of(last.findings.audit)
+        return sum(frame.count() for frame in found.part(CORRECTED_PART).values())
 
     desk.a_batch(("ann", 0), ("eve", 20), ("ann", 2), ("eve", 21))
     last = desk.audit()

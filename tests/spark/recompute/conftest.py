@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 from tests.unit.engine.engine import LogRecord
 
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_frames import Frame, frame_of
 from recount.recompute.raw_log import SCHEMA, Ranges, RawLog
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    """The database of a recompute."""
+    found = Database()
+    yield found
+    found.close()
+
+
+def framed(database: Database, schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> Frame:
+    """``rows`` as a frame."""
+    columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(schema.types)]
+    return frame_of(database, [pa.table(columns, schema)], schema)
 
 
 @dataclass(frozen=True)

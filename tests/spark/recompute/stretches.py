@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.compare.identity import Identity
@@ -55,16 +57,15 @@ class Told:
 class ParquetFrames:
     """What was kept at a cut, as it is read back."""
 
-    session: SparkSession
     folder: Path
     lost: str | None = None
 
-    def read(self, name: str) -> DataFrame | None:
+    def read(self, name: str) -> pa.Table | None:
         path = self.folder / name
         if not path.exists():
             return None
-        frame = self.session.read.parquet(str(path))
-        return frame.limit(0) if self.lost is not None and name.endswith(self.lost) else frame
+        rows = pq.read_table(path)
+        return rows.slice(0, 0) if self.lost is not None and name.endswith(self.lost) else rows
 
 
 def whole(session: SparkSession, one: Stretched) -> Told:
@@ -91,8 +92,8 @@ def stretch_by_stretch(
                 kept = folder / str(number)
                 kept.mkdir()
                 for name, frame in done.kept().items():
-                    frame.write.parquet(str(kept / name))
-                carried = ParquetFrames(session, kept, lost)
+                    pq.write_table(frame.arrow(), kept / name)
+                carried = ParquetFrames(kept, lost)
         finally:
             done.release()
     return _together(one, said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,19 @@ from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+from tests.spark.recompute.conftest import framed
 from tests.unit.engine.stage.test_polars_expressions import FIELDS, OUT_OF_RANGE, ROW, evaluated, rows, trees
 
 from recount.declare.expressions import Expression, coalesce, col, lit
 from recount.recompute.archived_log import ArchiveLog
+from recount.recompute.frames import duck_functions as duck
+from recount.recompute.frames.duck_database import Database
 from recount.recompute.operators.log_rows import in_groups
 from recount.recompute.raw_log import COLUMNS, HEADERS, SCHEMA, Ranges, RawLog, headers_never_null, null_headers
-from recount.recompute.rules.number_rules import kind_beyond
+from recount.recompute.rules.expression_rules import RANGES
+from recount.recompute.rules.expression_rules import column as duck_column
+from recount.recompute.rules.range_rules import RangeRules
 from recount.recompute.spark_columns import column, exact_in, spark_type
 from recount.tables.places import Tables
 
@@ -103,7 +109,9 @@ def test_headers_are_never_null_on_their_way_to_the_tasks_and_null_again_in_them
     assert read == frame.sort("offset").collect()
 
 
-ROWS_OF_A_BATCH = 4
+ROWS_OF_A_BATCH = 2_048
+"""As DuckDB has them."""
+GROUPED = pa.schema([("a.key", pa.float64()), ("other", pa.int32())])
 
 
 def _together(rows: pa.Table) -> pa.Table:
@@ -111,45 +119,43 @@ def _together(rows: pa.Table) -> pa.Table:
     return pa.table({"rows": [rows.num_rows], "a.key": rows.column("a.key").slice(0, 1)})
 
 
-def _counted(spark: SparkSession, keys: list[float | None]) -> list[tuple[float | None, int]]:
-    frame = spark.createDataFrame([(key, 0) for key in keys], "`a.key` double, other int")
+def _counted(database: Database, keys: list[float | None]) -> list[tuple[float | None, int]]:
+    frame = framed(database, GROUPED, [(key, 0) for key in keys])
     schema = T.StructType([T.StructField("a.key", T.DoubleType()), T.StructField("rows", T.LongType())])
-    return [(row["a.key"], row["rows"]) for row in in_groups(frame, ["a.key"], _together, schema).collect()]
+    return [(row["a.key"], row["rows"]) for row in in_groups(frame, ["a.key"], _together, schema).rows()]
 
 
 @pytest.fixture(autouse=True)
-def _small_batches(spark: SparkSession) -> Iterator[None]:
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(name)
-    spark.conf.set(name, ROWS_OF_A_BATCH)
-    yield
-    spark.conf.set(name, before)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recount.recompute.frames.duck_database._ROWS_AT_ONCE", ROWS_OF_A_BATCH)
 
 
-@pytest.mark.parametrize("larger", range(1, 3 * ROWS_OF_A_BATCH))
-def test_groups_that_end_within_at_the_end_of_and_behind_a_batch_are_whole(spark: SparkSession, larger: int) -> None:
+@pytest.mark.parametrize("larger", [1, 2, *range(ROWS_OF_A_BATCH - 3, ROWS_OF_A_BATCH + 2), 5 * ROWS_OF_A_BATCH])
+def test_groups_that_end_within_at_the_end_of_and_behind_a_batch_are_whole(database: Database, larger: int) -> None:
     keys = [1.0, *[2.0] * larger, 3.0, 3.0, *[4.0] * larger]
-    assert sorted(_counted(spark, keys)) == sorted(Counter(keys).items())
+    assert sorted(_counted(database, keys)) == sorted(Counter(keys).items())
 
 
-def test_keys_are_the_same_where_spark_groups_them_so(spark: SparkSession) -> None:
-    found = _counted(spark, [None, math.nan, 0.0, None, -0.0, math.nan, 1.0])
+def test_keys_are_the_same_where_the_database_groups_them_so(database: Database) -> None:
+    found = _counted(database, [None, math.nan, 0.0, None, -0.0, math.nan, 1.0])
     # 0.0 + -0.0 is 0.0
     told = [(None if key is None else key + 0.0, rows) for key, rows in found]
     assert sorted((str(key), rows) for key, rows in told) == [("0.0", 2), ("1.0", 1), ("None", 2), ("nan", 2)]
 
 
-def test_without_rows_there_is_no_group(spark: SparkSession) -> None:
-    assert _counted(spark, []) == []
+def test_without_rows_there_is_no_group(database: Database) -> None:
+    assert _counted(database, []) == []
 
 
+PLACE = "__place"
 COLUMN_TYPES = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in FIELDS.items()])
 
 
 def computed(spark: SparkSession, given_trees: Sequence[Expression], given_rows: Sequence[dict[str, Any]]) -> list[Any]:
     frame = spark.createDataFrame([tuple(row[name] for name in FIELDS) for row in given_rows], COLUMN_TYPES).coalesce(1)
     exact_in(spark)
-    kinds = [kind_beyond(tree, FIELDS, "") for tree in given_trees]
+    ranges = RangeRules(functions=F, column=column)
+    kinds = [ranges.kind_beyond(tree, FIELDS) for tree in given_trees]
     reasons = [F.lit(None).cast("string") if kind is None else kind for kind in kinds]
     found = frame.select(*(column(tree, FIELDS) for tree in given_trees), *reasons).collect()
     many = len(given_trees)
@@ -159,6 +165,25 @@ def computed(spark: SparkSession, given_trees: Sequence[Expression], given_rows:
             for value, kind in zip(row[:many], row[many:], strict=True)
         )
         for row in map(tuple, found)
+    ]
+
+
+def computed_by_duckdb(
+    database: Database, given_trees: Sequence[Expression], given_rows: Sequence[dict[str, Any]]
+) -> list[Any]:
+    rows = [[*(row[name] for name in FIELDS), place] for place, row in enumerate(given_rows)]
+    frame = framed(database, to_arrow_schema(COLUMN_TYPES).append(pa.field(PLACE, pa.int64())), rows)
+    kinds = [RANGES.kind_beyond(tree, FIELDS) for tree in given_trees]
+    reasons = [duck.lit(None).cast("string") if kind is None else kind for kind in kinds]
+    made = [*(duck_column(tree, FIELDS) for tree in given_trees), *reasons]
+    found = frame.select(PLACE, *(one.alias(f"c{at}") for at, one in enumerate(made))).sorted_by(PLACE).rows()
+    many = len(given_trees)
+    return [
+        tuple(
+            row[f"c{at}"] if row[f"c{at + many}"] is None else f"{OUT_OF_RANGE}: {row[f'c{at + many}']}"
+            for at in range(many)
+        )
+        for row in found
     ]
 
 
@@ -174,7 +199,18 @@ def test_spark_computes_what_the_reference_evaluates(
     assert computed(spark, given_trees, given_rows) == expected_of(given_trees, given_rows), list(map(str, given_trees))
 
 
-def test_null_division_and_exact_decimals_are_as_the_reference_has_them(spark: SparkSession) -> None:
+@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@given(st.lists(trees, min_size=1, max_size=15), rows.filter(bool))
+def test_duckdb_computes_what_the_reference_evaluates(
+    database: Database, given_trees: list[Expression], given_rows: list[dict[str, Any]]
+) -> None:
+    found = computed_by_duckdb(database, given_trees, given_rows)
+    assert found == expected_of(given_trees, given_rows), list(map(str, given_trees))
+
+
+def test_null_division_and_exact_decimals_are_as_the_reference_has_them(
+    spark: SparkSession, database: Database
+) -> None:
     given_trees = [
         col("amount") * col("fee"),
         col("amount") / 0,
@@ -186,3 +222,4 @@ def test_null_division_and_exact_decimals_are_as_the_reference_has_them(spark: S
     ]
     expected = (Decimal("3.375"), None, 0.5625, None, True, None, True)
     assert computed(spark, given_trees, [ROW]) == [expected] == expected_of(given_trees, [ROW])
+    assert computed_by_duckdb(database, given_trees, [ROW]) == [expected]

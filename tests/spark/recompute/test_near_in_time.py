@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import threading
+import random
 from collections import Counter
-from collections.abc import Iterator
+from time import process_time
 
-import psutil
+import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from tests.spark.recompute.conftest import framed
 
-from recount.audit.audit_session import FEW_OFFSETS, suit
 from recount.declare.flow import stream
 from recount.declare.operators.joins import StreamStreamJoin
 from recount.declare.schema import LONG, RecordSchema
 from recount.declare.topics import Topic
 from recount.recompute.decoding import IS_NULL
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.carried import IS_NEW
 from recount.recompute.operators.log_joins import paired
 from recount.recompute.operators.log_rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, at_place
@@ -25,8 +26,9 @@ from recount.recompute.operators.log_rows import CARRIED, OFFSET, ORDER, PARTITI
 CLICKS = Topic(name="clicks", key="shop", value=RecordSchema.of(click=LONG))
 SALES = Topic(name="sales", key="shop", value=RecordSchema.of(sale=LONG))
 DAY_MS, KEYS = 86_400_000, 3
-MOST_CPU_S = 60.0
-"""Of the JVM, however busy the machine is."""
+RECORDS = pa.schema([("__key", pa.string()), ("at", pa.int64()), ("id", pa.int64())])
+MOST_CPU_S = 20.0
+"""However busy the machine is."""
 
 
 def joined(kind: str, before: str, after: str) -> StreamStreamJoin:
@@ -37,74 +39,43 @@ def joined(kind: str, before: str, after: str) -> StreamStreamJoin:
     return node
 
 
-def cpu_s(spark: SparkSession) -> float:
-    """What the JVM has cost so far."""
-    times = psutil.Process(spark.sparkContext._gateway.proc.pid).cpu_times()
-    found = float(times.user + times.system)
-    assert found > 1, "it is another process"
-    return found
+def drawn(database: Database, topic: Topic, field: str, records: int) -> Frame:
+    """``records`` at all times of a day, of three keys."""
+    dice = random.Random(topic.name)
+    rows = [(str(dice.randrange(KEYS)), dice.randrange(DAY_MS), offset) for offset in range(records)]
+    return shaped_as_read(framed(database, RECORDS, rows), topic, field, F.col("id"))
 
 
-def drawn(spark: SparkSession, topic: Topic, field: str, records: int) -> DataFrame:
-    """``records`` at all times of a day, of three keys; a hash draws them."""
-    hashed = F.xxhash64(F.lit(topic.name), "id")
-    frame = spark.range(records).withColumns({"__key": F.pmod(hashed, F.lit(KEYS)).cast("string"), field: F.col("id")})
-    return shaped_as_read(frame, topic, F.pmod(F.shiftrightunsigned(hashed, 8), F.lit(DAY_MS))).drop("id")
-
-
-def shaped_as_read(frame: DataFrame, topic: Topic, time: Column) -> DataFrame:
-    """``frame`` with the columns of records that lie in a log at the offsets ``id``."""
+def shaped_as_read(frame: Frame, topic: Topic, field: str, value: Column) -> Frame:
+    """``frame`` with the columns of records that lie in a log at the offsets ``id``, and the ``value`` of a field."""
     columns: dict[str, Column] = {
+        field: value,
         TOPIC: F.lit(topic.name),
-        PARTITION: F.lit(0),
+        PARTITION: F.lit(0).cast("int"),
         OFFSET: F.col("id"),
-        TIME: time,
+        TIME: F.col("at"),
         CARRIED: F.lit(None).cast("long"),
         IS_NULL: F.lit(False),
         SUPERSEDED: F.lit(False),
         IS_NEW: F.lit(True),
     }
-    return frame.withColumns(columns).withColumn(ORDER, at_place())
+    return frame.with_columns(columns).with_column(ORDER, at_place()).drop("id", "at")
 
 
-@pytest.fixture
-def compiled(spark: SparkSession) -> Iterator[None]:
-    """The settings of a job of many records."""
-    suit(spark, FEW_OFFSETS + 1)
-    yield
-    suit(spark, FEW_OFFSETS)
-
-
-@pytest.mark.usefixtures("compiled")
-def test_300_000_records_meet_30_000_of_three_keys_before_all_their_pairs_could_be_tried(spark: SparkSession) -> None:
+def test_300_000_records_meet_30_000_of_three_keys_before_all_their_pairs_could_be_tried(
+    database: Database,
+) -> None:
     """There are 3 * 10^9 pairs of one key, and some 350,000 within five seconds of each other."""
     node = joined("outer", "5 s", "5 s")
-    left, right = drawn(spark, CLICKS, "click", 300_000), drawn(spark, SALES, "sale", 30_000)
+    left, right = drawn(database, CLICKS, "click", 300_000), drawn(database, SALES, "sale", 30_000)
     rows = paired(node, left, right, alone_before_ms=DAY_MS, alone_since_ms=0).frame
-    context = spark.sparkContext
-    context.setJobGroup("pairs", "records near in time", interruptOnCancel=True)
-    begun_s, over = cpu_s(spark), threading.Event()
-
-    def cancel_in_time() -> None:
-        while not over.wait(0.5):
-            if cpu_s(spark) - begun_s > MOST_CPU_S:
-                context.cancelJobGroup("pairs")
-
-    limit = threading.Thread(target=cancel_in_time)
-    limit.start()
-    try:
-        [met] = rows.agg(
-            F.count_if(F.col("click").isNotNull() & F.col("sale").isNotNull()).alias("pairs"),
-            F.count_distinct("click").alias("clicks"),
-            F.count_distinct("sale").alias("sales"),
-        ).collect()
-    except PySparkException as error:
-        raise AssertionError(f"not done after {MOST_CPU_S} CPU seconds") from error
-    finally:
-        over.set()
-        limit.join()
-        context.setLocalProperty("spark.jobGroup.id", None)
-    print(f"{cpu_s(spark) - begun_s:.0f} CPU seconds")
+    begun_s = process_time()
+    [met] = rows.agg(
+        F.count_if(F.col("click").is_not_null() & F.col("sale").is_not_null()).alias("pairs"),
+        F.size(F.distinct_values(F.col("click"))).alias("clicks"),
+        F.size(F.distinct_values(F.col("sale"))).alias("sales"),
+    ).rows()
+    assert process_time() - begun_s < MOST_CPU_S
     assert 300_000 < met["pairs"] < 400_000
     assert (met["clicks"], met["sales"]) == (300_000, 30_000), "without a partner they leave alone"
 
@@ -118,7 +89,7 @@ def test_300_000_records_meet_30_000_of_three_keys_before_all_their_pairs_could_
     ],
 )
 def test_pairs_are_those_that_trying_all_finds_whatever_the_interval(
-    spark: SparkSession, kind: str, before_ms: int, after_ms: int
+    database: Database, kind: str, before_ms: int, after_ms: int
 ) -> None:
     """Every time from 0 to 30, on the border of a stretch and beside it, under each of two keys and none."""
     node = joined(kind, f"{before_ms} ms", f"{after_ms} ms")
@@ -126,17 +97,14 @@ def test_pairs_are_those_that_trying_all_finds_whatever_the_interval(
         [(key, at_ms) for at_ms in times for key in ("0", "1", None) if (key, at_ms) != ("1", 9)]
         for times in (range(31), range(0, 31, 3))
     )
-    sides = at_times(spark, CLICKS, "click", clicks), at_times(spark, SALES, "sale", sales)
-    rows = (
-        paired(node, *sides, alone_before_ms=10**6, alone_since_ms=0)
-        .frame.select("__key", "click", "sale", TIME)
-        .collect()
-    )
+    sides = at_times(database, CLICKS, "click", clicks), at_times(database, SALES, "sale", sales)
+    met = paired(node, *sides, alone_before_ms=10**6, alone_since_ms=0).frame
+    rows = met.select("__key", "click", "sale", TIME).rows()
     expected = tried(clicks, sales, before_ms, after_ms)
     lone = {"inner": set(), "left": {"click"}, "outer": {"click", "sale"}}[kind]
     expected = [(c, s) for c, s in expected if (c and s) or (c and "click" in lone) or (s and "sale" in lone)]
     texts = [(c or s, c and c[1], s and s[1], max(one[1] for one in (c, s) if one)) for c, s in expected]
-    assert Counter(map(tuple, rows)) == Counter(
+    assert Counter(tuple(row.values()) for row in rows) == Counter(
         (one[0], click, sale, at_ms) for one, click, sale, at_ms in texts if one
     )
 
@@ -160,8 +128,7 @@ def tried(left: list[Record], right: list[Record], before_ms: int, after_ms: int
     ]
 
 
-def at_times(spark: SparkSession, topic: Topic, field: str, records: list[Record]) -> DataFrame:
+def at_times(database: Database, topic: Topic, field: str, records: list[Record]) -> Frame:
     """One record for each key and time, whose field says its time."""
     rows = [(key, at_ms, offset) for offset, (key, at_ms) in enumerate(records)]
-    frame = spark.createDataFrame(rows, "__key string, at long, id long")
-    return shaped_as_read(frame.withColumn(field, F.col("at")), topic, F.col("at")).drop("at", "id")
+    return shaped_as_read(framed(database, RECORDS, rows), topic, field, F.col("at"))

@@ -6,9 +6,9 @@ import random
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from tests.spark.recompute.conftest import framed
 
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
@@ -17,6 +17,9 @@ from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import stream
 from recount.declare.windows import SessionWindows
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.log_rows import CARRIED, ORDER, PLACE, STREAM_TIME, TIME
 from recount.recompute.operators.log_sessions import Judged, in_sessions, judged_records, reachable, with_reachable
 from recount.recompute.operators.log_windows import END, IS_LATE, START, placed
@@ -33,8 +36,8 @@ Spans = Counter[tuple[str, int, int, int, bool]]
 """Key, the record's offset, start, end, and whether it is late."""
 
 
-@pytest.fixture(scope="module")
-def records(spark: SparkSession) -> DataFrame:
+@pytest.fixture
+def records(database: Database) -> Frame:
     """Of every key some records from two partitions, a third of them read when time was further on; some derived."""
     dice, rows = random.Random(1), []
     for key in range(KEYS):
@@ -42,44 +45,43 @@ def records(spark: SparkSession) -> DataFrame:
             at_ms, offset = dice.randrange(60), key * 100 + number
             place = (None, None, None) if dice.random() < 0.1 else ("events", dice.randrange(2), offset)
             stream_time_ms = None if place[0] is None else at_ms + dice.choice([0, 0, dice.randrange(25)])
-            order = [("events", place[1] or 0, offset)]
+            order = [{"topic": "events", "partition": place[1] or 0, "offset": offset}]
             rows.append((f"k{key}", *place, at_ms, None, order, stream_time_ms))
-    step = "struct<topic: string, partition: bigint, offset: bigint>"
-    places = f"{PLACE[0]} string, {PLACE[1]} int, {PLACE[2]} long"
-    kept = f"{TIME} long, {CARRIED} long, {ORDER} array<{step}>, {STREAM_TIME} long"
-    return spark.createDataFrame(rows, f"who string, {places}, {kept}").localCheckpoint()
+    step = pa.struct([("topic", pa.string()), ("partition", pa.int64()), ("offset", pa.int64())])
+    kinds = (pa.string(), pa.string(), pa.int32(), *[pa.int64()] * 3, pa.list_(step), pa.int64())
+    names = ("who", *PLACE, TIME, CARRIED, ORDER, STREAM_TIME)
+    return framed(database, pa.schema(list(zip(names, kinds, strict=True))), rows)
 
 
 @pytest.mark.parametrize("windows", WINDOWS, ids=str)
-def test_records_are_placed_as_one_by_one(records: DataFrame, windows: SessionWindows) -> None:
+def test_records_are_placed_as_one_by_one(records: Frame, windows: SessionWindows) -> None:
     expected = Spans()
     for who, table in by_key(records).items():
         judged = judged_records(table)
         for one in in_sessions(windows, judged):
             expected[who, offset_of(judged[one.number]), one.start, one.end, one.is_late] += 1
-    rows = placed(node_of(windows), records).select("who", F.col(ORDER)[0]["offset"], START, END, IS_LATE).collect()
-    assert Spans(map(tuple, rows)) == expected
+    offset = F.col(ORDER).at(0).part("offset").alias("offset")
+    rows = placed(node_of(windows), records).select("who", offset, START, END, IS_LATE).rows()
+    assert Spans(tuple(row.values()) for row in rows) == expected
     assert any(is_late for *_, is_late in expected)
 
 
 @pytest.mark.parametrize("since_ms", [20, 45, NOTHING_IS_REACHED_MS])
 @pytest.mark.parametrize("windows", WINDOWS, ids=str)
-def test_reachable_are_the_same_sessions_as_one_by_one(
-    records: DataFrame, windows: SessionWindows, since_ms: int
-) -> None:
+def test_reachable_are_the_same_sessions_as_one_by_one(records: Frame, windows: SessionWindows, since_ms: int) -> None:
     """All records are on time here, as those are of which some can be reached."""
-    on_time = placed(node_of(windows), records.withColumn(STREAM_TIME, F.lit(None).cast("long")))
+    on_time = placed(node_of(windows), records.with_column(STREAM_TIME, F.lit(None).cast("long")))
     expected = set[tuple[str, int, int]]()
     for who, table in by_key(on_time).items():
         spans = sorted(set(zip(*(table.column(name).to_pylist() for name in (START, END)), strict=True)))
         expected |= {(who, *span) for span in reachable(windows, spans, since_ms, judged_records(table))}
     found = with_reachable("who", windows, on_time, (START, END), since_ms)
-    assert {tuple(row) for row in found.select("who", START, END).collect()} == expected
+    assert {tuple(row.values()) for row in found.select("who", START, END).rows()} == expected
     assert bool(expected) is (since_ms < NOTHING_IS_REACHED_MS)
 
 
-def by_key(frame: DataFrame) -> dict[str, Any]:
-    table = frame.toArrow()
+def by_key(frame: Frame) -> dict[str, Any]:
+    table = frame.arrow()
     keys = table.column("who").to_pylist()
     return {who: table.take([at for at, key in enumerate(keys) if key == who]) for who in set(keys)}
 

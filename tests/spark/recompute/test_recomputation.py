@@ -6,15 +6,18 @@ import random
 from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import reduce
+from operator import and_
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tests.spark.recompute.conftest import LogRecord, MemoryLog, order, told
+from tests.spark.recompute.conftest import LogRecord, MemoryLog, framed, order, told
 from tests.unit.engine.test_engine_is_the_interpreter import TOPOLOGIES, values
 from tests.user_names import USER_NAMES
 
@@ -27,6 +30,10 @@ from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import TimeWindows, tumbling
 from recount.recompute.decoding import Limits
+from recount.recompute.frames import duck_functions as D
+from recount.recompute.frames.duck_columns import Column
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.operators.exact_totals import Sum, whole_sum
 from recount.recompute.operators.log_aggregates import Over, with_totals
 from recount.recompute.raw_log import RawLog
 from recount.recompute.rules.number_rules import Total, as_long, exact_sum, finished, is_carried_apart, total_of
@@ -252,19 +259,23 @@ TOTALS: list[tuple[str, list[str], object]] = [
 ]
 
 
-def test_totals_and_averages_depend_on_no_order_and_may_be_made_of_parts(spark: SparkSession) -> None:
-    texts = [(case, place, text) for case, (_, values, _) in enumerate(TOTALS) for place, text in enumerate(values)]
-    frame = spark.createDataFrame(texts, "case int, place int, text string").repartition(3)
-    field = dict(enumerate(name for name, _, _ in TOTALS))
+def test_totals_and_averages_depend_on_no_order_and_may_be_made_of_parts(
+    spark: SparkSession, database: Database
+) -> None:
+    texts = [
+        (case, place, name, text) for case, (name, values, _) in enumerate(TOTALS) for place, text in enumerate(values)
+    ]
+    of_text = pa.schema([("case", pa.int64()), ("place", pa.int64()), ("name", pa.string()), ("text", pa.string())])
+    frame = framed(database, of_text, texts)
     for name, kind in KINDS.items():
-        mine = F.col("case").isin([case for case, one in field.items() if one == name])
-        frame = frame.withColumn(name, F.when(mine, F.col("text").cast(spark_type(kind))))
+        frame = frame.with_column(name, D.when(D.col("name") == name, D.col("text")).cast(spark_type(kind)))
+    unfit = [case for case, (_, _, right) in enumerate(TOTALS) if right is None]
     aggregates = {f"{of.kind} {name}": of for name in KINDS for of in (total(name), average(name))}
-    fitting = frame.where(~F.col("case").isin([case for case, (_, _, right) in enumerate(TOTALS) if right is None]))
-    amounts = fitting.where("place < 2").groupBy("case").agg(*_named(Over(fields=KINDS).amounts(aggregates)))
-    rest = fitting.where("place >= 2").unionByName(with_totals(amounts, aggregates, KINDS), allowMissingColumns=True)
-    going_on = Over(fields=KINDS, counting=F.col("place").isNotNull(), goes_on=True)
-    parts = rest.groupBy("case").agg(*_named(going_on.results(aggregates))).collect()
+    fitting = frame.where(reduce(and_, (D.col("case") != case for case in unfit)))
+    amounts = fitting.where(D.col("place") < 2).group_by("case").agg(*_named(Over(fields=KINDS).amounts(aggregates)))
+    rest = fitting.where(D.col("place") >= 2).union(with_totals(amounts, aggregates, KINDS))
+    going_on = Over(fields=KINDS, counting=D.col("place").is_not_null(), goes_on=True)
+    parts = rest.group_by("case").agg(*_named(going_on.results(aggregates))).rows()
     assert len(parts) == sum(right is not None for _, _, right in TOTALS)
     for row in parts:
         name, values, right = TOTALS[row["case"]]
@@ -272,12 +283,19 @@ def test_totals_and_averages_depend_on_no_order_and_may_be_made_of_parts(spark: 
             mean = float(sum(map(Fraction, values))) / len(values) if name != "x" else right / len(values)  # type: ignore[operator]
         assert row[f"sum {name}"] == right and type(row[f"sum {name}"]) is type(right)
         assert row[f"avg {name}"] == pytest.approx(mean, rel=1e-12)
-    sums = {name: total_of(_total(name), kind) for name, kind in KINDS.items() if is_carried_apart(kind)}
-    beyond = frame.groupBy("case").agg(*(one.struct.alias(name) for name, one in sums.items())).collect()
+    by_spark = spark.createDataFrame(texts, "case int, place int, name string, text string").repartition(3)
+    for name, kind in KINDS.items():
+        by_spark = by_spark.withColumn(name, F.when(F.col("name") == name, F.col("text").cast(spark_type(kind))))
+    apart = {name: kind for name, kind in KINDS.items() if is_carried_apart(kind)}
+    sums = {name: total_of(_total(name), kind).struct for name, kind in apart.items()}
+    ours = {name: whole_sum(_sum(name), kind, lambda one: one).struct for name, kind in apart.items()}
+    theirs = by_spark.groupBy("case").agg(*(one.alias(name) for name, one in sums.items())).collect()
+    beyond = frame.group_by("case").agg(*_named(ours)).rows()
     for case, (name, _, right) in enumerate(TOTALS):
-        if right is None:
+        if name in apart:
             [row] = [one for one in beyond if one["case"] == case]
-            assert row[name]["beyond"] is not None
+            [other] = [one for one in theirs if one["case"] == case]
+            assert (row[name]["beyond"] is not None, other[name]["beyond"] is not None) == (right is None,) * 2
 
 
 def _named(columns: Mapping[str, Column]) -> list[Column]:
@@ -289,16 +307,21 @@ def _total(name: str) -> Total:
     return Total(F.col(name), F.lit(None).cast("double" if kind.kind == "double" else "long"))
 
 
-def test_amounts_that_an_earlier_release_has_kept_are_read_as_they_are(spark: SparkSession) -> None:
+def _sum(name: str) -> Sum:
+    kind = KINDS[name]
+    return Sum(D.col(name), D.lit(None).cast("double" if kind.kind == "double" else "long"))
+
+
+def test_amounts_that_an_earlier_release_has_kept_are_read_as_they_are(database: Database) -> None:
     aggregates = {"a": total("d"), "b": average("x"), "c": total("x")}
-    kept = spark.sql(
-        f"select 'k' k, cast('{NINES}' as decimal(38, 0)) `__before_a`,"
-        " named_struct('total', 3.0D, 'number', 2L) `__before_b`, 1.5D `__before_c`"
-    )
-    new = spark.sql("select 'k' k, 1 n, cast(-1 as decimal(38, 0)) d, 3.0D x")
-    both = new.unionByName(with_totals(kept, aggregates, KINDS), allowMissingColumns=True)
-    over = Over(fields=KINDS, counting=F.col("n").isNotNull(), goes_on=True)
-    [row] = both.groupBy("k").agg(*_named(over.results(aggregates))).collect()
+    mean, whole = pa.struct([("total", pa.float64()), ("number", pa.int64())]), pa.decimal128(38, 0)
+    of_kept = [("k", pa.string()), ("__before_a", whole), ("__before_b", mean), ("__before_c", pa.float64())]
+    kept = framed(database, pa.schema(of_kept), [("k", Decimal(NINES), {"total": 3.0, "number": 2}, 1.5)])
+    of_new = [("k", pa.string()), ("n", pa.int64()), ("d", whole), ("x", pa.float64())]
+    new = framed(database, pa.schema(of_new), [("k", 1, Decimal(-1), 3.0)])
+    both = new.union(with_totals(kept, aggregates, KINDS))
+    over = Over(fields=KINDS, counting=D.col("n").is_not_null(), goes_on=True)
+    [row] = both.group_by("k").agg(*_named(over.results(aggregates))).rows()
     assert (row["a"], row["b"], row["c"]) == (Decimal(NINES[:-1] + "8"), 2.0, 4.5)
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import reduce
 from math import ceil
 from typing import Any
@@ -25,6 +25,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from recount.audit.audit_session import FEW_OFFSETS
 from recount.audit.carry.delta_frames import bytes_of, is_small, local_frame
@@ -33,13 +34,14 @@ from recount.audit.compare.committed import offsets_in, read_committed
 from recount.audit.compare.published import copies_by_spark, copies_of
 from recount.declare.columns import AUDIT
 from recount.kafka.connection import Connection
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.raw_log import Ranges
 from recount.recompute.single_flow import Flow
 from recount.recompute.single_recompute import Recomputation, group_of
 from recount.recompute.spark_columns import named
 from recount.tables.places import Tables
 
-Frames = Mapping[str, DataFrame]
+Frames = Mapping[str, DataFrame | Frame]
 KEPT = 8
 """So many audits keep theirs: an audit as of an earlier time, or one that is repeated, begins at one of them."""
 SMALL_BYTES = 64 * 2**20
@@ -68,11 +70,12 @@ class Snapshots:
     def _store(self) -> AuditStore:
         return AuditStore(self.session, self.tables, self.stream)
 
-    def put(self, audit: str, parts: Mapping[str, Frames], offsets: int) -> None:
+    def put(self, audit: str, parts: Mapping[str, Frames], offsets: int, given: Callable[[Frame], DataFrame]) -> None:
         """Make the frames of all ``parts`` the snapshot of ``audit``, in place of one that its first try left.
 
         ``offsets``: so many the audit has read. Where they are few and no snapshot before is large, the frames go
-        through this process: a Spark job that writes them takes seconds, whatever their size.
+        through this process: a Spark job that writes them takes seconds, whatever their size. What the recompute has
+        computed Spark is ``given`` where they are many.
         """
         told = [(part, name, frame) for part, frames in parts.items() for name, frame in frames.items()]
         headers = [(part, name, json.dumps(frame.schema.jsonValue()), None) for part, name, frame in told]
@@ -80,14 +83,14 @@ class Snapshots:
             batches = [
                 (part, name, None, stream_of(batch))
                 for part, name, frame in told
-                for batch in _numbered(frame).toArrow().to_batches()
+                for batch in _batches(frame)
                 if batch.num_rows
             ]
             self._store.put_rows(SNAPSHOTS, audit, pl.DataFrame([*headers, *batches], COLUMNS, orient="row"))
             return
         by_spark = reduce(
             DataFrame.unionByName,
-            [_packed(part, name, frame) for part, name, frame in told],
+            [_packed(part, name, given(one) if isinstance(one, Frame) else one) for part, name, one in told],
             self.session.createDataFrame(headers, _SCHEMA),
         )
         writer = by_spark.withColumn(AUDIT, F.lit(audit)).write.format("delta").mode("overwrite").partitionBy(AUDIT)
@@ -108,7 +111,8 @@ class Snapshots:
         rows = self.session.read.format("delta").load(self._path).where(F.col(AUDIT) == audit).persist()
         headers = rows.where(F.col("rows").isNull()).select("part", "name", "schema").collect()
         schemas = {(row.part, row.name): _schema(row.schema) for row in headers}
-        return Snapshot(frames={at: _unpacked_by_spark(rows, *at, schemas[at]) for at in schemas}, cached=rows)
+        frames = {at: _unpacked_by_spark(rows, *at, schemas[at]) for at in schemas}
+        return Snapshot(session=self.session, frames=frames, cached=rows)
 
     def _through_this_process(self, audit: str) -> Snapshot:
         schemas: dict[tuple[str, str], T.StructType] = {}
@@ -119,12 +123,12 @@ class Snapshots:
                 schemas[at] = _schema(row["schema"])
             else:
                 batches.setdefault(at, []).extend(_unpacked([row["rows"]]))
-        frames = {}
+        tables = {}
         for at, schema in schemas.items():
             numbered = _numbered_schema(schema)
-            rows = pa.Table.from_batches(batches[at]) if at in batches else pa.table({})
-            frames[at] = local_frame(self.session, rows, numbered).toDF(*schema.names)
-        return Snapshot(frames=frames)
+            rows = pa.Table.from_batches(batches[at]) if at in batches else to_arrow_schema(numbered).empty_table()
+            tables[at] = LocalRows(rows=rows, schema=schema)
+        return Snapshot(session=self.session, tables=tables)
 
     def _bytes(self) -> int:
         """Return the bytes of all snapshots, as they are on disk."""
@@ -146,15 +150,35 @@ class Snapshots:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    """The ``frames`` of one audit by part and name, made of what Spark has ``cached``, if anything."""
+class LocalRows:
+    """Rows of this process, whose columns are numbered, and their ``schema``."""
 
-    frames: Mapping[tuple[str, str], DataFrame]
+    rows: pa.Table
+    schema: T.StructType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The ``frames`` of one audit by part and name, made of what Spark has ``cached``; or ``tables`` of few rows."""
+
+    session: SparkSession
+    frames: Mapping[tuple[str, str], DataFrame] = field(default_factory=dict)
+    tables: Mapping[tuple[str, str], LocalRows] = field(default_factory=dict)
     cached: DataFrame | None = None
 
-    def part(self, part: str) -> Frames:
+    def part(self, part: str) -> Mapping[str, DataFrame]:
         """The frames of ``part`` by name."""
-        return {name: frame for (of, name), frame in self.frames.items() if of == part}
+        found = {name: frame for (of, name), frame in self.frames.items() if of == part}
+        for (of, name), one in self.tables.items():
+            if of == part:
+                local = local_frame(self.session, one.rows, _numbered_schema(one.schema))
+                found[name] = local.toDF(*one.schema.names)
+        return found
+
+    def read(self, part: str, name: str) -> DataFrame | pa.Table | None:
+        """The rows of the frame ``name`` of ``part``, where they lie; None where it was not kept."""
+        one = self.tables.get((part, name))
+        return self.frames.get((part, name)) if one is None else one.rows.rename_columns(one.schema.names)
 
     def release(self) -> None:
         """Give the cached rows back."""
@@ -208,6 +232,14 @@ def _packed(part: str, name: str, frame: DataFrame) -> DataFrame:
                 yield pa.record_batch(arrays, names=list(COLUMNS))
 
     return _numbered(frame).mapInArrow(packed, _SCHEMA)
+
+
+def _batches(frame: DataFrame | Frame) -> Iterator[pa.RecordBatch]:
+    if isinstance(frame, DataFrame):
+        yield from _numbered(frame).toArrow().to_batches()
+        return
+    for batch in frame.batches():
+        yield batch.rename_columns(list(map(str, range(batch.num_columns))))
 
 
 def _numbered(frame: DataFrame) -> DataFrame:

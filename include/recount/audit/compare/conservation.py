@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from recount.audit.cut.audited_ledger import Ledger
 from recount.certificate.document import FATES
 from recount.certificate.finding import Difference, PartitionAccount
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import classify_gap
-from recount.recompute.operators.log_rows import PARTITION, TIME
 from recount.recompute.operators.recomputed import Recomputed
 from recount.recompute.raw_log import Log, Ranges, runs
 from recount.recompute.single_recompute import PartitionTotals
@@ -187,15 +185,10 @@ def totals_by_topic(
 
     ``before_ms`` are the stream times of topics' partitions before the batches of ``ledger``.
     """
-    counted = truth.fates.groupBy("topic", "partition", "fate").agg(F.count("*").alias("n")).collect()
-    fates: dict[tuple[str, int], dict[str, int]] = {}
-    for row in counted:
-        fates.setdefault((row.topic, row.partition), {})[_COLUMNS[row.fate]] = row.n
-    times = {
-        (topic, row[PARTITION]): row[TIME]
-        for topic, entries in truth.entries.items()
-        for row in entries.groupBy(PARTITION).agg(F.max(TIME).alias(TIME)).collect()
-    }
+    fates: dict[_At, dict[str, int]] = {}
+    for row in truth.fate_counts():
+        fates.setdefault((row["topic"], row["partition"]), {})[_COLUMNS[row["fate"]]] = row["n"]
+    times = truth.latest_ms()
     return {
         topic: tuple(
             _totals(partition, span, fates.get((topic, partition), {}), _latest(times, before_ms, (topic, partition)))

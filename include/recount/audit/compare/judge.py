@@ -103,9 +103,10 @@ class Judge:
 
     def _sink(self, identity: Identity, truth: Recomputed, complete: Recomputed) -> DataFrame:
         written = identity.written
+        all_due = complete.again if written in complete.again else complete.results
         claims = [
             of_recompute(truth.results[written], identity, EXPECTED),
-            of_recompute(complete.again.get(written, complete.results[written]), identity, COMPLETE),
+            of_recompute(all_due[written], identity, COMPLETE),
             self._in_delta(identity),
         ]
         ranges = self.published[written.topic.name]

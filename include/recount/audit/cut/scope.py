@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import takewhile
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from recount.audit.carry.erased_keys import AsideRecords, ErasedKeys
 from recount.audit.carry.removed import kept_late, released_so_far
-from recount.audit.carry.snapshots import KEPT, Frames, Snapshot, Snapshots
+from recount.audit.carry.snapshots import KEPT, Snapshot, Snapshots
 from recount.audit.carry.store import NOTHING, AuditStore, Run, Seed
 from recount.audit.compare.correction_claims import KnownCorrections, Listed, listed_backfills, published_names
 from recount.audit.compare.identity import Identity
@@ -138,7 +139,7 @@ class Scope:
 
     def carried(self, part: str) -> Carried | None:
         """Return what it left for the recompute."""
-        return None if self.snapshot is None else _Frames(self.snapshot.part(part))
+        return None if self.snapshot is None else _Part(self.snapshot, part)
 
     def of_the_stretch(self, rows: DataFrame) -> DataFrame:
         """Return the rows of the judged batches; ``rows`` name the batch that wrote them."""
@@ -146,11 +147,12 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class _Frames:
-    frames: Frames
+class _Part:
+    snapshot: Snapshot
+    part: str
 
-    def read(self, name: str) -> DataFrame | None:
-        return self.frames.get(name)
+    def read(self, name: str) -> DataFrame | pa.Table | None:
+        return self.snapshot.read(self.part, name)
 
 
 @dataclass(frozen=True, kw_only=True)

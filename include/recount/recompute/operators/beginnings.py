@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
 from recount.declare.operators.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -26,6 +23,9 @@ from recount.declare.operators.nodes import (
 from recount.declare.operators.stateless import FlatMap, Peek, Repartition, Select, Through
 from recount.declare.operators.tables import TableFilter, ToTable
 from recount.declare.windows import SessionWindows, TimeWindows
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column, named
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.frontiers import BatchEnds
 from recount.recompute.operators.log_order import is_ordered, leaves_at_once, leaves_when_read, waits
 from recount.recompute.operators.log_rows import ORDER, TIME, Rows, is_place
@@ -33,7 +33,6 @@ from recount.recompute.operators.log_stateless import in_range, stateless
 from recount.recompute.operators.log_windows import END, START
 from recount.recompute.operators.stateful import Stateful
 from recount.recompute.rules.time_rules import overdue_ms
-from recount.recompute.spark_columns import named
 
 ROW_BY_ROW = Filter | WithFields | SelectKey | Select | FlatMap | Peek | Repartition | Through
 
@@ -105,20 +104,20 @@ class Beginning:
         if not self.done:
             return F.lit(True)
         ends = {f"{topic}-{partition}": end for (topic, partition), end in self.batches[self.done - 1].ends.items()}
-        known = F.create_map(*(F.lit(part) for one in ends.items() for part in one))
+        known = F.map_of(ends)
 
         def is_later(place: Column) -> Column:
-            name = F.concat(place["topic"], F.lit("-"), place["partition"].cast("string"))
-            return is_place(place) & (place["offset"] >= F.coalesce(F.try_element_at(known, name), F.lit(0)))
+            name = F.concat(place.part("topic"), "-", place.part("partition"))
+            return is_place(place) & (place.part("offset") >= F.coalesce(known.value_at(name), F.lit(0)))
 
-        return F.exists(F.col(ORDER), is_later)
+        return F.some_hold(F.col(ORDER), is_later)
 
     def _left_later(self, node: Node) -> Column:
         """Read later, or still waiting then."""
         waiting = [F.col(TIME) + ahead_ms > self._reached_ms(one) for one, ahead_ms in _waits(node) or ()]
         return reduce(or_, waiting, self.read_later())
 
-    def _windows(self, node: WindowedAggregate, results: DataFrame) -> DataFrame:
+    def _windows(self, node: WindowedAggregate, results: Frame) -> Frame:
         """Windows that records changed later; of final results those too that closed later, whenever they changed."""
         changed = self.operators.on_time[node].where(self._left_later(node.input))
         windows = changed.select(
@@ -126,7 +125,7 @@ class Beginning:
         ).distinct()
         same = (named(node.key) == F.col("__of")) & (F.col(WINDOW_START) == F.col("__from"))
         marked = results.join(windows, same & (F.col(WINDOW_END) == F.col("__to")), "left")
-        left_later = F.col("__of").isNotNull()
+        left_later = F.col("__of").is_not_null()
         if node.emission.kind == "final":
             assert isinstance(node.windows, TimeWindows | SessionWindows), "the others are untold"
             left_later |= overdue_ms(node.windows, F.col(WINDOW_END), F.lit(self._reached_ms(node))) < 0

@@ -35,8 +35,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.declare.operators.nodes import Node, WindowedAggregate
@@ -44,11 +44,14 @@ from recount.declare.operators.processing import Deduplicate
 from recount.declare.operators.tables import TableAggregate
 from recount.declare.topology import Topology
 from recount.declare.windows import GlobalWindow
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column, named
+from recount.recompute.frames.duck_frames import Frame, frame_of
+from recount.recompute.frames.duck_handover import Handover
 from recount.recompute.operators.frontiers import NONE_DUE, Reached
 from recount.recompute.operators.log_order import is_ordered
 from recount.recompute.operators.log_rows import REACHED, TURN, TURN_TYPE
 from recount.recompute.single_flow import NotRecomputable
-from recount.recompute.spark_columns import named
 
 KEY_NAME, ID_NAME = "key", "id"
 """What the columns of a frame are called that have the key, and what deduplication goes by."""
@@ -82,7 +85,7 @@ def id_column(node: Node) -> str | None:
 class Carried(Protocol):
     """The frames that were kept at the last cut."""
 
-    def read(self, name: str) -> DataFrame | None:
+    def read(self, name: str) -> DataFrame | pa.Table | None:
         """The frame ``name``; None where it was not kept."""
 
 
@@ -124,12 +127,12 @@ class Carrying:
     for.
     """
 
-    session: SparkSession
+    handover: Handover
     names: Mapping[Node, str]
     carried: Carried | None
     look_back_ms: int
     batches: int = 0
-    kept: dict[str, Callable[[], DataFrame]] = field(default_factory=dict)
+    kept: dict[str, Callable[[], Frame]] = field(default_factory=dict)
     asked: dict[Node, None] = field(default_factory=dict)
     _columns: dict[str, list[str]] = field(default_factory=dict)
     _stood: dict[str, Reached] = field(default_factory=dict)
@@ -138,7 +141,7 @@ class Carrying:
     @classmethod
     def of(
         cls,
-        session: SparkSession,
+        handover: Handover,
         topology: Topology,
         carried: Carried | None,
         look_back_ms: int,
@@ -147,24 +150,24 @@ class Carrying:
     ) -> Carrying:
         """For ``topology``, where nothing was ``carried`` from its beginning, and an interval of ``batches``."""
         made = cls(
-            session=session, names=names_of(topology), carried=carried, look_back_ms=look_back_ms, batches=batches
+            handover=handover, names=names_of(topology), carried=carried, look_back_ms=look_back_ms, batches=batches
         )
         if carried is not None:
             require_incremental(topology.nodes())
-            [row] = made._required(CLOCKS).collect()
-            told = json.loads(row[0])
+            [row] = made._required(CLOCKS).under(["c0"]).rows()
+            told = json.loads(row["c0"])
             made._stood = {name: Reached.from_json(one) for name, one in told["reached"].items()}
             made._frontiers = told["frontiers"]
         return made
 
-    def with_carried(self, node: Node, what: str, new: DataFrame) -> DataFrame:
+    def with_carried(self, node: Node, what: str, new: Frame) -> Frame:
         """``new`` rows of ``node`` and those that were carried, distinguished by ``IS_NEW``."""
-        marked = new.withColumn(IS_NEW, F.lit(True))
+        marked = new.with_column(IS_NEW, F.lit(True))
         of_all = [name for name in new.columns if name not in (REACHED, TURN)]
         known = self.carried_to(node, what, [*of_all, TURN] if TURN in new.columns else of_all)
-        return marked if known is None else marked.unionByName(known, allowMissingColumns=True)
+        return marked if known is None else marked.union(known)
 
-    def carried_to(self, node: Node, what: str, columns: Sequence[str]) -> DataFrame | None:
+    def carried_to(self, node: Node, what: str, columns: Sequence[str]) -> Frame | None:
         """Rows carried to ``node``, as these ``columns`` and ``IS_NEW``; None at the beginning of the log."""
         name = self._name(node, what)
         self._columns[name] = list(columns)
@@ -172,16 +175,16 @@ class Carrying:
             return None
         frame = self._required(name)
         # an earlier release kept no turns, which are the last column
-        found = frame.toDF(*columns[: len(frame.columns)]).withColumn(IS_NEW, F.lit(False))
-        return found if TURN not in columns or TURN in found.columns else found.withColumn(TURN, _no_turn())
+        found = frame.under(columns[: len(frame.columns)]).with_column(IS_NEW, F.lit(False))
+        return found if TURN not in columns or TURN in found.columns else found.with_column(TURN, _no_turn())
 
-    def keep(self, node: Node, what: str, rows: Callable[[], DataFrame]) -> None:
+    def keep(self, node: Node, what: str, rows: Callable[[], Frame]) -> None:
         """Keep for the next interval the ``rows`` of ``node``, with the columns that it gave for new ones."""
         name = self._name(node, what)
 
         ours = {key_column(node, what): KEY_NAME, id_column(node): ID_NAME}
 
-        def made() -> DataFrame:
+        def made() -> Frame:
             columns = enumerate(self._columns[name])
             values = {TURN: self._turn_before()}
             return rows().select(*(values.get(one, named(one)).alias(ours.get(one, f"c{at}")) for at, one in columns))
@@ -220,29 +223,32 @@ class Carrying:
         """How far the look back goes from ``frontier_ms``."""
         return NONE_DUE if frontier_ms == NONE_DUE else frontier_ms - self.look_back_ms
 
-    def clocks(self, reached: Mapping[str, Reached], frontiers: Mapping[Node, int]) -> DataFrame:
+    def clocks(self, reached: Mapping[str, Reached], frontiers: Mapping[Node, int]) -> Frame:
         """How far everything has come."""
         told = {
             "reached": {name: one.to_json() for name, one in reached.items()},
             "frontiers": {self.names[node]: frontier_ms for node, frontier_ms in frontiers.items()},
         }
-        return self.session.createDataFrame([(json.dumps(told),)], "c0 string")
+        schema = pa.schema([("c0", pa.string())])
+        return frame_of(self.handover.database, [pa.table({"c0": [json.dumps(told)]}, schema)], schema)
 
     def _turn_before(self) -> Column:
         """The turn of a row as the next interval counts batches, from its first one."""
         turn = F.col(TURN)
-        earlier = F.struct((turn["batch"] - self.batches).alias("batch"), turn["reached_ms"].alias("reached_ms"))
-        return F.when(turn.isNotNull(), earlier).otherwise(_no_turn())
+        earlier = F.struct(
+            (turn.part("batch") - self.batches).alias("batch"), turn.part("reached_ms").alias("reached_ms")
+        )
+        return F.when(turn.is_not_null(), earlier).otherwise(_no_turn())
 
     def _name(self, node: Node, what: str) -> str:
         return frame_name(self.names[node], what)
 
-    def _required(self, name: str) -> DataFrame:
+    def _required(self, name: str) -> Frame:
         assert self.carried is not None
         found = self.carried.read(name)
         if found is None:
             raise _not_kept(name)
-        return found
+        return self.handover.taken(found)
 
 
 def names_of(topology: Topology) -> dict[Node, str]:

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.log_rows import OFFSET, PARTITION, PLACE, TIME, TOPIC, advancing
 
 Partition = tuple[str, int]
@@ -100,16 +102,16 @@ def left_in(
 
 
 def with_left_in(
-    frame: DataFrame, batches: Sequence[BatchEnds], waits: Sequence[Wait], *, time: Column | None = None
-) -> DataFrame:
+    frame: Frame, batches: Sequence[BatchEnds], waits: Sequence[Wait], *, time: Column | None = None
+) -> Frame:
     """``frame`` with ``LEFT_IN``, of records that leave once they were read and by ``time`` have left all ``waits``."""
-    number = F.udf(left_in(batches, waits), "long")
-    return frame.withColumn(LEFT_IN, number(*map(F.col, PLACE), F.col(TIME) if time is None else time))
+    number = F.by_python(left_in(batches, waits), T.LongType())
+    return frame.with_column(LEFT_IN, number(*map(F.col, PLACE), F.col(TIME) if time is None else time))
 
 
 def with_reached_before(
-    frame: DataFrame, batches: Sequence[BatchEnds], frontiers_ms: Sequence[int], first_ms: int
-) -> DataFrame:
+    frame: Frame, batches: Sequence[BatchEnds], frontiers_ms: Sequence[int], first_ms: int
+) -> Frame:
     """``frame`` with ``REACHED_BEFORE``, of a frontier that came from ``first_ms`` to ``frontiers_ms``."""
     number, before = left_in(batches, []), [first_ms, *frontiers_ms]
 
@@ -117,13 +119,13 @@ def with_reached_before(
         return before[number(topic, partition, offset, time_ms)]
 
     places = [F.col(name) for name in (*PLACE, TIME)]
-    return frame.withColumn(REACHED_BEFORE, F.udf(reached, "long")(*places))
+    return frame.with_column(REACHED_BEFORE, F.by_python(reached, T.LongType())(*places))
 
 
 def reached(
     batches: Sequence[BatchEnds],
-    entries: DataFrame,
-    without: DataFrame | None,
+    entries: Frame,
+    without: Frame | None,
     topics: frozenset[str],
     stood: Reached,
 ) -> Reached:
@@ -132,12 +134,10 @@ def reached(
     ``entries`` are the records that advance stream time, ``without`` the places of those that do not for this operator.
     ``stood`` is how far it had come before.
     """
-    numbered = (
-        advancing(entries, without)
-        .select(*PLACE, TIME)
-        .mapInArrow(_Numbering(_boundaries(batches)), f"{TOPIC} string, {PARTITION} int, {TIME} long, {_NUMBER} long")
-    )
-    largest = numbered.groupBy(TOPIC, PARTITION, _NUMBER).agg(F.max(TIME).alias(TIME)).collect()
+    number, kinds = _Numbering(_boundaries(batches)), (T.StringType(), T.IntegerType(), T.LongType(), T.LongType())
+    schema = T.StructType(list(map(T.StructField, (TOPIC, PARTITION, TIME, _NUMBER), kinds)))
+    numbered = advancing(entries, without).select(*PLACE, TIME).passed_through(number, schema)
+    largest = numbered.group_by(TOPIC, PARTITION, _NUMBER).agg(F.largest(TIME).alias(TIME)).rows()
     found = ((row[_NUMBER], (row[TOPIC], row[PARTITION]), row[TIME]) for row in largest)
     return _reached(batches, found, topics, stood)
 

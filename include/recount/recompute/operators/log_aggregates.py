@@ -11,25 +11,18 @@ from functools import partial, reduce
 from hashlib import md5
 from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame, WindowSpec
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.declare.aggregates import Aggregate, Fold
 from recount.declare.schema import FieldType
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column, Window, named
+from recount.recompute.frames.duck_frames import Frame
+from recount.recompute.operators.exact_totals import Sum, finished_sum, long_of, mean, plain_mean, plain_sum, whole_sum
 from recount.recompute.operators.log_rows import ORDER, TIME
-from recount.recompute.rules.number_rules import (
-    MOST_DIGITS,
-    Total,
-    as_long,
-    beyond_type,
-    exact_sum,
-    finished,
-    is_carried_apart,
-    mean,
-    total_of,
-)
-from recount.recompute.spark_columns import column, named, spark_type
+from recount.recompute.rules.expression_rules import column
+from recount.recompute.rules.number_rules import MOST_DIGITS, beyond_type, is_carried_apart
+from recount.recompute.spark_columns import spark_type
 
 SKETCH_SIZE, HASH_BITS = 1_024, 60
 BEFORE = "__before_"
@@ -135,21 +128,21 @@ def _plus(fold: Fold, amount: Any, value: Any) -> Any:
     return fold.adder(amount, given)
 
 
-def estimated(values: Iterable[Any]) -> int:
+def estimated(values: Iterable[Any] | None) -> int:
     """How many of ``values`` differ: exact below ``SKETCH_SIZE``, else from how close its smallest hashes lie.
 
     The hash is the first 60 bits of MD5 of the value's text (Bar-Yossef et al., 2002, as in docs/semantics.md).
     """
-    hashes = {_hash(value) for value in values}
+    hashes = {_hash(value) for value in values or ()}
     if len(hashes) < SKETCH_SIZE:
         return len(hashes)
     largest = heapq.nsmallest(SKETCH_SIZE, hashes)[-1]
     return round((SKETCH_SIZE - 1) * (1 << HASH_BITS) / largest)
 
 
-def sketched(values: Iterable[Any]) -> list[Any]:
+def sketched(values: Iterable[Any] | None) -> list[Any]:
     """The different ``values`` that an estimate asks for, of these and of any others beside them."""
-    by_hash = {_hash(value): value for value in values}
+    by_hash = {_hash(value): value for value in values or ()}
     return [by_hash[one] for one in heapq.nsmallest(SKETCH_SIZE, by_hash)]
 
 
@@ -169,7 +162,7 @@ class Over:
 
     fields: Mapping[str, FieldType]
     counting: Column | None = None
-    running: WindowSpec | None = None
+    running: Window | None = None
     gap_ms: int | None = None
     passed_over: Column | None = None
     goes_on: bool = False
@@ -189,36 +182,35 @@ class Over:
         amount = self._amount(name, aggregate)
         if aggregate.kind != "distinct sketch":
             return amount
-        return F.udf(sketched, T.ArrayType(spark_type(self._given_type(aggregate))))(amount)
+        return F.by_python(sketched, T.ArrayType(spark_type(self._given_type(aggregate))))(amount)
 
     def _type(self, aggregate: Aggregate) -> T.DataType:
         return spark_type(aggregate.type_over(self.fields))
 
     def _amount(self, name: str, aggregate: Aggregate) -> Column:
-        before = self._of_all(F.max(named(BEFORE + name))) if self.goes_on else None
+        before = self._of_all(F.largest(named(BEFORE + name))) if self.goes_on else None
         if aggregate.fold is not None:
             return self._folded(name, aggregate, before)
         values = F.when(self._counting(aggregate), F.lit(1) if aggregate.of is None else self._value(aggregate))
         match aggregate.kind:
             case "count":
-                return _joined(before, self._of_all(F.count(values)), operator.add)
+                return _joined(before, self._of_all(F.count_of(values)), operator.add)
             case "sum":
                 return self._exact_sum(values, aggregate, before, name)
             case "avg":
                 return self._average(values, self._given_type(aggregate), name, before)
             case "min":
-                return _joined(before, self._of_all(F.min(values)), F.least)
+                return _joined(before, self._of_all(F.smallest(values)), F.least)
             case "max":
-                return _joined(before, self._of_all(F.max(values)), F.greatest)
+                return _joined(before, self._of_all(F.largest(values)), F.greatest)
             case "first" | "last":
-                there = values.isNotNull()
-                # of no value the struct is null: Arrow takes none whose parts may not be null, so the order may be
-                found = F.when(there, F.struct(F.when(there, F.col(ORDER)).alias(ORDER), values.alias("value")))
+                there = values.is_not_null()
+                found = F.when(there, F.struct(ORDER, values.alias("value")))
                 if aggregate.kind == "first":
-                    return _joined(before, self._of_all(F.min(found)), F.least)
-                return _joined(before, self._of_all(F.max(found)), F.greatest)
+                    return _joined(before, self._of_all(F.smallest(found)), F.least)
+                return _joined(before, self._of_all(F.largest(found)), F.greatest)
             case "distinct" | "distinct sketch":
-                return _joined(before, self._of_all(F.collect_set(values)), F.array_union)
+                return _joined(before, self._of_all(F.distinct_values(values)), F.united)
         raise AssertionError(aggregate)
 
     def _exact_sum(self, values: Column, aggregate: Aggregate, before: Column | None, name: str) -> Column:
@@ -227,44 +219,46 @@ class Over:
         if is_carried_apart(self._given_type(aggregate)):
             return self._total(values, kind, None if before is None else named(BEFORE + name)).struct
         if before is None:
-            return exact_sum(values, kind, self._of_all).cast(_wide(kind))
-        wide = FieldType(kind="decimal", precision=MOST_DIGITS, scale=kind.scale)
-        return exact_sum(F.coalesce(named(BEFORE + name), values.cast(_wide(kind))), wide, self._of_all)
+            return plain_sum(values, kind, self._of_all)
+        return plain_sum(F.coalesce(named(BEFORE + name), values.cast(_wide(kind))), kind, self._of_all)
 
-    def _total(self, values: Column, kind: FieldType, before: Column | None) -> Total:
+    def _total(self, values: Column, kind: FieldType, before: Column | None) -> Sum:
         wide, nothing = values.cast(_wide(kind)), F.lit(None).cast(beyond_type(kind))
         if before is None:
-            return total_of(Total(wide, nothing), kind, self._of_all)
-        known = Total.of(before)
-        return total_of(Total(F.coalesce(known.total, wide), known.beyond), kind, self._of_all)
+            return whole_sum(Sum(wide, nothing), kind, self._of_all)
+        known = Sum.of(before)
+        return whole_sum(Sum(F.coalesce(known.total, wide), known.beyond), kind, self._of_all)
 
     def _average(self, values: Column, given: FieldType, name: str, before: Column | None) -> Column:
         """Sum and number. The sum is exact for LONG, which could overflow 64 bits, and for decimals."""
-        number = _joined(None if before is None else before["number"], self._of_all(F.count(values)), operator.add)
+        number = _joined(
+            None if before is None else before.part("number"), self._of_all(F.count_of(values)), operator.add
+        )
         if is_carried_apart(given):
             total = self._total(values, given, None if before is None else named(BEFORE + name))
             return F.struct(total.total.alias("total"), number.alias("number"), total.beyond.alias("beyond"))
         addends = values.cast(_wide(given))
         if before is not None:
-            addends = F.coalesce(named(BEFORE + name)["total"], addends)
-        return F.struct(self._of_all(F.sum(addends)).alias("total"), number.alias("number"))
+            addends = F.coalesce(named(BEFORE + name).part("total"), addends)
+        plain = self._of_all(F.total(addends)).cast(_wide(given))
+        return F.struct(plain.alias("total"), number.alias("number"))
 
     def _finished(self, aggregate: Aggregate, amount: Column) -> Column:
         match aggregate.kind:
             case "sum" if aggregate.type_over(self.fields).kind == "long":
-                return as_long(amount)
+                return long_of(amount)
             case "sum" if is_carried_apart(self._given_type(aggregate)):
-                return finished(Total.of(amount), aggregate.type_over(self.fields))
+                return finished_sum(Sum.of(amount), aggregate.type_over(self.fields))
             case "avg" if is_carried_apart(self._given_type(aggregate)):
-                return mean(Total.of(amount), amount["number"], self._given_type(aggregate))
+                return mean(Sum.of(amount), amount.part("number"), self._given_type(aggregate))
             case "avg":
-                return F.try_divide(amount["total"].cast("double"), amount["number"].cast("double"))
+                return plain_mean(amount.part("total"), amount.part("number"), self._given_type(aggregate))
             case "first" | "last" | "reduce" | "fold":
-                return amount["value"]
+                return amount.part("value")
             case "distinct":
                 return F.size(amount)
             case "distinct sketch":
-                return F.udf(estimated, "long")(amount)
+                return F.by_python(estimated, T.LongType())(amount)
         return amount
 
     def _given_type(self, aggregate: Aggregate) -> FieldType:
@@ -288,24 +282,24 @@ class Over:
         assert fold is not None
         counts = self._counting(aggregate)
         if self.passed_over is not None:
-            counts &= ~F.coalesce(F.array_contains(self.passed_over, name), F.lit(False))
+            counts &= ~F.coalesce(F.contains(self.passed_over, name), F.lit(False))
         row = F.struct(F.col(ORDER), F.col(TIME), self._value(aggregate).alias("value"))
-        taken = self._of_all(F.collect_list(F.when(counts, row)))
+        taken = self._of_all(F.all_values(F.when(counts, row)))
 
-        def result(taken: list[Any], before: Any = None) -> Any:
-            ordered = [(at_ms, value) for _, at_ms, value in sorted(taken, key=_place)]
+        def result(taken: list[dict[str, Any]] | None, before: Any = None) -> dict[str, Any]:
+            ordered = [(row[TIME], row["value"]) for row in sorted(taken or (), key=_place)]
             if gap_ms is None:
                 start = None if before is None else Amount(before["value"])
                 made = folded(fold, [value for _, value in ordered], start)
             else:
                 made = folded_in_session(fold, ordered, gap_ms)
-            return (float(made) if kind.kind == "double" and made is not None else made,)
+            return {"value": float(made) if kind.kind == "double" and made is not None else made}
 
         schema = T.StructType([T.StructField("value", self._type(aggregate))])
-        return F.udf(result, schema)(*([taken] if before is None else [taken, before]))
+        return F.by_python(result, schema)(*([taken] if before is None else [taken, before]))
 
 
-def with_totals(before: DataFrame, aggregates: Mapping[str, Aggregate], fields: Mapping[str, FieldType]) -> DataFrame:
+def with_totals(before: Frame, aggregates: Mapping[str, Aggregate], fields: Mapping[str, FieldType]) -> Frame:
     """``amounts`` that were carried, those of an earlier release as these are: it had nothing beyond a sum."""
     for name, aggregate in aggregates.items():
         if aggregate.kind not in ("sum", "avg") or not is_carried_apart(_given_type(aggregate, fields)):
@@ -313,10 +307,10 @@ def with_totals(before: DataFrame, aggregates: Mapping[str, Aggregate], fields: 
         known, amount = before.schema[BEFORE + name].dataType, named(BEFORE + name)
         nothing = F.lit(None).cast(beyond_type(_given_type(aggregate, fields))).alias("beyond")
         if not isinstance(known, T.StructType):
-            before = before.withColumn(BEFORE + name, F.struct(amount.alias("total"), nothing))
+            before = before.with_column(BEFORE + name, F.struct(amount.alias("total"), nothing))
         elif "beyond" not in known.names:
-            parts = [amount[part].alias(part) for part in ("total", "number")]
-            before = before.withColumn(BEFORE + name, F.struct(*parts, nothing))
+            parts = [amount.part(part).alias(part) for part in ("total", "number")]
+            before = before.with_column(BEFORE + name, F.struct(*parts, nothing))
     return before
 
 
@@ -333,5 +327,5 @@ def _wide(kind: FieldType) -> str:
     return "double" if kind.kind == "double" else f"decimal({MOST_DIGITS}, {kind.scale})"
 
 
-def _place(taken: Any) -> tuple[Any, ...]:
-    return tuple(tuple(step) for step in taken[0])
+def _place(taken: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(tuple(step.values()) for step in taken[ORDER])

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from recount.declare.operators.nodes import Node
 from recount.declare.operators.processing import Process
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column
+from recount.recompute.frames.duck_frames import Frame, no_rows, union_of
 from recount.recompute.operators.carried import Carrying
 from recount.recompute.operators.frontiers import ALL_DUE, NONE_DUE, BatchEnds, Partition, Reached, reached
 from recount.recompute.operators.log_rows import (
@@ -39,7 +38,7 @@ from recount.recompute.rules.time_rules import (
     waited_above_ms,
 )
 
-Judging = Sequence[tuple[DataFrame, Column, Column]]
+Judging = Sequence[tuple[Frame, Column, Column]]
 """Of each input of an operator: the rows, whether one lacks the key, whether one is judged (``refused``)."""
 
 
@@ -52,23 +51,23 @@ class Clocks:
     recompute of the same interval: what has been worked out there, and lateness does not change, is taken from there.
     """
 
-    entries: Mapping[str, DataFrame]
+    entries: Mapping[str, Frame]
     lateness: bool
     frontier_ms: int | None
     batches: Sequence[BatchEnds] | None
     carrying: Carrying
     beside: Clocks | None = None
-    passed_over: dict[Node, DataFrame | None] = field(default_factory=dict)
-    _known: dict[str, tuple[frozenset[str], DataFrame | None]] = field(default_factory=dict)
+    passed_over: dict[Node, Frame | None] = field(default_factory=dict)
+    _known: dict[str, tuple[frozenset[str], Frame | None]] = field(default_factory=dict)
     _reached: dict[str, Reached] = field(default_factory=dict)
     _frontiers: dict[Node, list[int]] = field(default_factory=dict)
 
-    def times(self, node: Node, judging: Judging) -> DataFrame | Column | None:
+    def times(self, node: Node, judging: Judging) -> Frame | Column | None:
         """The stream times by which ``node`` judges, of each row or by place; None where nothing is late."""
         without = self._without(node, judging)
         return self._times(node, without, self._stood(node)) if self.lateness else None
 
-    def times_before(self, node: Node, judging: Judging) -> DataFrame:
+    def times_before(self, node: Node, judging: Judging) -> Frame:
         """The stream times that each record found, with ``lateness`` or without."""
         without = self._without(node, judging)
         return stream_times(self._entries(node), without, self._stood(node), before=True)
@@ -82,7 +81,7 @@ class Clocks:
         stood = self.carrying.stood(self._clock_of_topics(node)).stream_times
         return times_of_rows(topics_awaited(node), stood)
 
-    def _times(self, node: Node, without: DataFrame | None, stood: Mapping[Partition, int]) -> DataFrame | Column:
+    def _times(self, node: Node, without: Frame | None, stood: Mapping[Partition, int]) -> Frame | Column:
         if without is None:
             return times_of_rows(topics_awaited(node), stood)
         return stream_times(self._entries(node), without, stood)
@@ -139,7 +138,7 @@ class Clocks:
         """How far the frontier of ``node`` had come, whatever the operators above delay."""
         return ALL_DUE if self.batches is None else self._reached_of(node, self.batches).last_ms
 
-    def kept(self, batches: Sequence[BatchEnds]) -> DataFrame:
+    def kept(self, batches: Sequence[BatchEnds]) -> Frame:
         """Where everything stands after the last of ``batches``."""
         for node in self.carrying.asked:
             self.frontiers_ms(node, batches)
@@ -147,7 +146,12 @@ class Clocks:
         reached = {name: self._reached_by(name, batches) for name in self._known}
         return self.carrying.clocks(reached, frontiers)
 
-    def _without(self, node: Node, judging: Judging) -> DataFrame | None:
+    def latest_ms(self) -> dict[Partition, int]:
+        """The largest event time of the ``entries`` of each partition."""
+        largest = (one.group_by(TOPIC, PARTITION).agg(F.largest(TIME).alias(TIME)) for one in self.entries.values())
+        return {(row[TOPIC], row[PARTITION]): row[TIME] for found in largest for row in found.rows()}
+
+    def _without(self, node: Node, judging: Judging) -> Frame | None:
         """The places of records that do not advance the stream time of ``node``: refused by it, or further up."""
         if is_held_back(node):
             return None
@@ -159,10 +163,10 @@ class Clocks:
         self.passed_over[node] = found
         return found
 
-    def _entries(self, node: Node) -> DataFrame:
+    def _entries(self, node: Node) -> Frame:
         return self._entries_of(topics_awaited(node))
 
-    def _entries_of(self, topics: frozenset[str]) -> DataFrame:
+    def _entries_of(self, topics: frozenset[str]) -> Frame:
         first, *others = (self.entries[topic] for topic in sorted(topics))
         for other in others:
             first = first.union(other)
@@ -186,7 +190,7 @@ class Clocks:
                 self._reached[clock] = reached(batches, self._entries_of(topics), without, topics, stood)
         return self._reached[clock]
 
-    def _stands(self, clock: str, without: DataFrame | None, stood: Reached) -> bool:
+    def _stands(self, clock: str, without: Frame | None, stood: Reached) -> bool:
         """Whether ``clock`` has passed over these places, the very frame, and stood so at the last cut."""
         known = self._known.get(clock)
         return known is not None and known[1] is without and self.carrying.stood(clock) == stood
@@ -206,10 +210,10 @@ class Clocks:
         return name
 
 
-def _smallest_ms(entries: DataFrame, without: DataFrame | None) -> int | None:
+def _smallest_ms(entries: Frame, without: Frame | None) -> int | None:
     """The smallest stream time of all partitions."""
-    reached = advancing(entries, without).groupBy(TOPIC, PARTITION).agg(F.max(TIME).alias(TIME))
-    [row] = reached.agg(F.min(TIME).alias(TIME)).collect()
+    reached = advancing(entries, without).group_by(TOPIC, PARTITION).agg(F.largest(TIME).alias(TIME))
+    [row] = reached.agg(F.smallest(TIME).alias(TIME)).rows()
     found: int | None = row[TIME]
     return found
 
@@ -227,17 +231,17 @@ class Journal:
     """Filled by the operators as the topology is walked; nothing is computed before it is read."""
 
     def __init__(self) -> None:
-        self._late: list[DataFrame] = []
-        self._notes: list[DataFrame] = []
-        self._unread: list[DataFrame] = []
-        self._raised: list[DataFrame] = []
+        self._late: list[Frame] = []
+        self._notes: list[Frame] = []
+        self._unread: list[Frame] = []
+        self._raised: list[Frame] = []
 
-    def note(self, rows: DataFrame, fate: Column) -> None:
+    def note(self, rows: Frame, fate: Column) -> None:
         """``fate`` of the rows that lie in the log, one of ``FATES``; null says nothing."""
-        said = rows.where(F.col(OFFSET).isNotNull()).select(*PLACE, fate.alias("fate"))
-        self._notes.append(said.where(F.col("fate").isNotNull()))
+        said = rows.where(F.col(OFFSET).is_not_null()).select(*PLACE, fate.alias("fate"))
+        self._notes.append(said.where(F.col("fate").is_not_null()))
 
-    def late_for(self, rows: DataFrame, key: Column, margin: Column, start: Column, end: Column) -> None:
+    def late_for(self, rows: Frame, key: Column, margin: Column, start: Column, end: Column) -> None:
         """Late ``rows``, each for the window from ``start`` to ``end``, null for a join or a deduplication."""
         self._late.append(
             rows.select(
@@ -253,45 +257,54 @@ class Journal:
             )
         )
 
-    def set_aside(self, rows: DataFrame) -> None:
+    def set_aside(self, rows: Frame) -> None:
         """The records behind those of ``rows`` that have a ``REASON``: for them a function raised."""
-        self._raised.append(rows.where(F.col(REASON).isNotNull()).select(*PLACE, REASON))
+        self._raised.append(rows.where(F.col(REASON).is_not_null()).select(*PLACE, REASON))
 
-    def with_raised(self, log: DataFrame) -> DataFrame:
+    def with_raised(self, log: Frame) -> Frame:
         """The decoded ``log``, with the ``reason`` of records for which functions raised: the first of several."""
         if not self._raised:
             return log
-        first = reduce(DataFrame.union, self._raised).groupBy(*PLACE).agg(F.min(REASON).alias(REASON))
+        first = union_of(self._raised).group_by(*PLACE).agg(F.smallest(REASON).alias(REASON))
         marked = log.join(first, list(PLACE), "left")
-        return marked.withColumn("reason", F.coalesce("reason", REASON)).drop(REASON)
+        return marked.with_column("reason", F.coalesce("reason", REASON)).drop(REASON)
 
-    def unread_by(self, rows: DataFrame) -> None:
+    def unread_by(self, rows: Frame) -> None:
         """The changes of a table that records would have found, had they been read (``UNREAD_SCHEMA``)."""
         self._unread.append(rows)
 
-    def unread(self, log: DataFrame) -> DataFrame:
-        """All of them; ``log`` only lends its session."""
-        nothing = log.sparkSession.createDataFrame([], UNREAD_SCHEMA)
-        return reduce(DataFrame.unionByName, self._unread, nothing)
+    def unread(self, log: Frame) -> Frame:
+        """All of them; ``log`` only lends its database."""
+        nothing = no_rows(log.database, UNREAD_SCHEMA)
+        return union_of([nothing, *self._unread])
 
-    def late(self, log: DataFrame) -> DataFrame:
-        """The late ledger; ``log`` only lends its session."""
-        nothing = log.sparkSession.createDataFrame([], _LATE)
-        return reduce(DataFrame.unionByName, self._late, nothing)
+    def late(self, log: Frame) -> Frame:
+        """The late ledger; ``log`` only lends its database."""
+        nothing = no_rows(log.database, _LATE)
+        return union_of([nothing, *self._late])
 
-    def fates(self, log: DataFrame) -> DataFrame:
+    def fates(self, log: Frame) -> Frame:
         """Topic, partition, offset and fate of every record of the decoded ``log``."""
-        ranks = F.create_map(*(part for rank, fate in enumerate(FATES) for part in (F.lit(fate), F.lit(rank))))
-        read = log.select(*PLACE, F.lit(True).alias("__read"), F.lit(None).cast("int").alias("__rank"), "reason")
+        ranks, nothing = F.map_of({fate: rank for rank, fate in enumerate(FATES)}), F.lit(None)
+        read = log.select(*PLACE, F.lit(True).alias("__read"), nothing.cast("long").alias("__rank"), "reason")
         notes = [
-            one.select(*PLACE, F.lit(False), ranks[F.col("fate")], F.lit(None).cast("string")) for one in self._notes
+            one.select(
+                *PLACE,
+                F.lit(False).alias("__read"),
+                ranks.value_at(F.col("fate")).alias("__rank"),
+                nothing.cast("string").alias("reason"),
+            )
+            for one in self._notes
         ]
-        told = reduce(DataFrame.union, notes, read).groupBy(*PLACE)
-        found = told.agg(*(F.max(name).alias(name) for name in ("__read", "reason")), F.min("__rank").alias("__rank"))
-        fate = F.array(*map(F.lit, FATES))[F.coalesce("__rank", F.lit(FATES.index("filtered")))]
+        told = union_of([read, *notes]).group_by(*PLACE)
+        found = told.agg(
+            *(F.largest(name).alias(name) for name in ("__read", "reason")), F.smallest("__rank").alias("__rank")
+        )
+        place = F.coalesce("__rank", F.lit(FATES.index("filtered"))) + 1
+        fate = F.element_at(F.array(*FATES), place)
         return found.where("__read").select(
             F.col(TOPIC).alias("topic"),
             F.col(PARTITION).alias("partition"),
             F.col(OFFSET).alias("offset"),
-            F.when(F.col("reason").isNotNull(), DEAD_LETTERED).otherwise(fate).alias("fate"),
+            F.when(F.col("reason").is_not_null(), DEAD_LETTERED).otherwise(fate).alias("fate"),
         )

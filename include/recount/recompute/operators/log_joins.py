@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from recount.declare.operators.joins import Join, StreamStreamJoin, TableTableJoin
 from recount.recompute.decoding import IS_NULL
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column, Window, named
+from recount.recompute.frames.duck_frames import Frame, How, once, union_of
 from recount.recompute.operators.carried import IS_NEW, Carrying
 from recount.recompute.operators.frontiers import ALL_DUE, LEFT_IN
 from recount.recompute.operators.log_rows import ORDER, PLACE, TIME, Rows, derived, in_turn, last_of
-from recount.recompute.raw_log import once
 from recount.recompute.rules.time_rules import has_versions, waits_ms
-from recount.recompute.spark_columns import named, spark_type
+from recount.recompute.spark_columns import spark_type
 
 LEFT, RIGHT = "__left", "__right"
 READ_IN = "__read_in"
@@ -28,12 +26,12 @@ _LONGEST_MS = 2**45
 
 def of(side: str, name: str) -> Column:
     """The column ``name`` of a ``side``."""
-    return F.col(side)[name]
+    return F.col(side).part(name)
 
 
-def whole(frame: DataFrame, side: str) -> DataFrame:
+def whole(frame: Frame, side: str) -> Frame:
     """Each row as one column, so that both sides can have columns of one name."""
-    return frame.select(F.struct("*").alias(side))
+    return frame.whole(side)
 
 
 def joined_fields(node: Join, key: Column | None = None) -> list[Column]:
@@ -42,7 +40,7 @@ def joined_fields(node: Join, key: Column | None = None) -> list[Column]:
     What both have is the left's, or where that is missing the right's.
     """
     columns = {
-        name: F.when(of(LEFT, TIME).isNotNull(), _of_either(node, name)).otherwise(_of_right(node, name))
+        name: F.when(of(LEFT, TIME).is_not_null(), _of_either(node, name)).otherwise(_of_right(node, name))
         for name in node.fields
     }
     columns[node.key] = _either_key(node) if key is None else key
@@ -73,12 +71,12 @@ def lateness_bound_ms(node: StreamStreamJoin, side: int) -> int:
 
 def paired(
     node: StreamStreamJoin,
-    left: DataFrame,
-    right: DataFrame,
+    left: Frame,
+    right: Frame,
     *,
     alone_before_ms: int,
     alone_since_ms: int,
-    left_before: DataFrame | None = None,
+    left_before: Frame | None = None,
 ) -> Rows:
     """All pairs of records on time, and those that found no partner: a null key finds none.
 
@@ -91,25 +89,24 @@ def paired(
     """
     met = _meeting(node, left, right, "inner" if node.kind == "inner" else "left")
     if node.kind == "outer":
-        lone = _meeting(node, left, right, "left_anti").select(
-            F.lit(None).cast(met.schema[LEFT].dataType).alias(LEFT), RIGHT
-        )
+        nothing = F.lit(None).cast(met.schema[LEFT].dataType).alias(LEFT)
+        lone = _meeting(node, left, right, "left_anti").select(nothing, RIGHT)
         met = met.union(lone)
     if left_before is not None:
         met = met.union(left_before.select(LEFT, RIGHT))
     key, later = _either_key(node), _later_ms()
-    both = of(LEFT, TIME).isNotNull() & of(RIGHT, TIME).isNotNull()
+    both = of(LEFT, TIME).is_not_null() & of(RIGHT, TIME).is_not_null()
     is_new = F.coalesce(of(LEFT, IS_NEW), F.lit(False)) | F.coalesce(of(RIGHT, IS_NEW), F.lit(False))
     alone = (later < F.lit(alone_before_ms)) & (is_new | (later >= F.lit(alone_since_ms)))
-    return rows_of(node, met.where(((both | key.isNull()) & is_new) | (~both & key.isNotNull() & alone)))
+    return rows_of(node, met.where(((both | key.is_null()) & is_new) | (~both & key.is_not_null() & alone)))
 
 
-def rows_of(node: StreamStreamJoin, met: DataFrame) -> Rows:
+def rows_of(node: StreamStreamJoin, met: Frame) -> Rows:
     """The rows that leave ``node`` of what has ``met``: a ``LEFT``, a ``RIGHT``, or both."""
     kind = met.schema[LEFT].dataType
     assert isinstance(kind, StructType)
     nothing = F.array().cast(kind[ORDER].dataType)
-    order = F.concat(*(F.coalesce(of(side, ORDER), nothing) for side in (LEFT, RIGHT)))
+    order = F.list_of_all(*(F.coalesce(of(side, ORDER), nothing) for side in (LEFT, RIGHT)))
     made = met.select(*joined_fields(node), _later_ms().alias("__later_ms"), order.alias("__both"))
     return Rows(node=node, frame=derived(made, F.col("__later_ms"), F.col("__both")).drop("__later_ms", "__both"))
 
@@ -118,7 +115,7 @@ def _later_ms() -> Column:
     return F.greatest(of(LEFT, TIME), of(RIGHT, TIME))
 
 
-def left_before_partners(node: StreamStreamJoin, left: DataFrame, right: DataFrame) -> DataFrame:
+def left_before_partners(node: StreamStreamJoin, left: Frame, right: Frame) -> Frame:
     """The records all of whose partners were read (``READ_IN``) after they had left alone (``LEFT_IN``).
 
     Each is the ``LEFT`` or ``RIGHT`` of a row of its own, beside it the place of the first of its partners.
@@ -126,31 +123,39 @@ def left_before_partners(node: StreamStreamJoin, left: DataFrame, right: DataFra
     pairs = _meeting(node, left, right, "inner")
     found = []
     for side, other in ((LEFT, RIGHT), (RIGHT, LEFT))[: 1 + (node.kind == "outer")]:
-        of_record = pairs.groupBy(of(side, ORDER).alias(ORDER)).agg(
-            F.first(side).alias(side),
-            F.min(F.struct(*(of(other, name).alias(name) for name in (READ_IN, *PLACE, TIME)))).alias(_PARTNER),
+        of_record = pairs.group_by(of(side, ORDER).alias(ORDER)).agg(
+            F.first_of(side).alias(side),
+            F.smallest(F.struct(*(of(other, name).alias(name) for name in (READ_IN, *PLACE, TIME)))).alias(_PARTNER),
         )
         too_late = of_record.where(of(_PARTNER, READ_IN) > of(side, LEFT_IN))
         nothing = F.lit(None).cast(pairs.schema[other].dataType)
-        found.append(too_late.withColumn(other, nothing).drop(ORDER))
-    sides = (F.col(side).dropFields(READ_IN, LEFT_IN).alias(side) for side in (LEFT, RIGHT))
-    return reduce(DataFrame.unionByName, found).select(*sides, _PARTNER)
+        found.append(too_late.with_column(other, nothing).drop(ORDER))
+    made = union_of(found)
+    kept = {
+        side: [name for name in rows.columns if name not in (READ_IN, LEFT_IN)]
+        for side, rows in ((LEFT, left), (RIGHT, right))
+    }
+    sides = (
+        F.when(F.col(side).is_not_null(), F.struct(*(of(side, name).alias(name) for name in names))).alias(side)
+        for side, names in kept.items()
+    )
+    return made.select(*sides, _PARTNER)
 
 
-def taken_back(node: StreamStreamJoin, left: DataFrame, right: DataFrame, *, alone_before_ms: int) -> DataFrame:
+def taken_back(node: StreamStreamJoin, left: Frame, right: Frame, *, alone_before_ms: int) -> Frame:
     """The carried records that had left alone before ``alone_before_ms``, and whose first partner is new: the same."""
     near = F.col(TIME) <= F.lit(min(alone_before_ms + max(node.before_ms, node.after_ms), ALL_DUE))
     had_left = ~F.col(IS_NEW) & (F.col(TIME) < F.lit(alone_before_ms))
     numbers = {READ_IN: F.when(F.col(IS_NEW), 0).otherwise(-1), LEFT_IN: F.when(had_left, -1).otherwise(0)}
-    return left_before_partners(node, *(side.where(near).withColumns(numbers) for side in (left, right)))
+    return left_before_partners(node, *(side.where(near).with_columns(numbers) for side in (left, right)))
 
 
-def first_partners(found: DataFrame) -> DataFrame:
+def first_partners(found: Frame) -> Frame:
     """Places and times of the partners of ``left_before_partners``."""
     return found.select(*(of(_PARTNER, name).alias(name) for name in (*PLACE, TIME)))
 
 
-def partners_read_too_late(node: StreamStreamJoin, left_before: DataFrame) -> DataFrame:
+def partners_read_too_late(node: StreamStreamJoin, left_before: Frame) -> Frame:
     """The partners of ``left_before_partners``, each with the record that had left (``UNREAD_SCHEMA``).
 
     A result of windows has no place: its topic is empty, its partition and its offset are -1.
@@ -170,7 +175,7 @@ def partners_read_too_late(node: StreamStreamJoin, left_before: DataFrame) -> Da
     )
 
 
-def _meeting(node: StreamStreamJoin, left: DataFrame, right: DataFrame, how: str) -> DataFrame:
+def _meeting(node: StreamStreamJoin, left: Frame, right: Frame, how: How) -> Frame:
     """Both sides joined by key and time: ``inner``, ``left``, or as ``left_anti`` the right records that meet nothing.
 
     Time is cut into slices as long as the interval ``[-before, after]``. The side that is kept whole is in the
@@ -187,9 +192,9 @@ def _meeting(node: StreamStreamJoin, left: DataFrame, right: DataFrame, how: str
         kept, other, back_ms, ahead_ms = (RIGHT, LEFT, node.before_ms, node.after_ms)
     sides = {LEFT: whole(left, LEFT), RIGHT: whole(right, RIGHT)}
     first, last = (_stretch(of(other, TIME) + F.lit(ms), length_ms) for ms in (-back_ms, ahead_ms))
-    in_either = F.explode(F.array_distinct(F.array(first, last)))
+    in_either = F.each_of(F.distinct(F.array(first, last)))
     near = sides[other].select(other, in_either.alias("__near"))
-    placed = sides[kept].withColumn("__stretch", _stretch(of(kept, TIME), length_ms))
+    placed = sides[kept].with_column("__stretch", _stretch(of(kept, TIME), length_ms))
     apart = of(RIGHT, TIME) - of(LEFT, TIME)
     fits = (
         (of(LEFT, node.left.key) == of(RIGHT, node.right.key))
@@ -202,7 +207,7 @@ def _meeting(node: StreamStreamJoin, left: DataFrame, right: DataFrame, how: str
 
 def _stretch(time: Column, length_ms: int) -> Column:
     """The start of the slice of ``time``; all time is one slice where an interval is longer than time can go on."""
-    return F.lit(0).cast("long") if length_ms > _LONGEST_MS else time - F.pmod(time, F.lit(length_ms))
+    return F.lit(0) if length_ms > _LONGEST_MS else time - F.remainder(time, length_ms)
 
 
 def reach_ms(node: StreamStreamJoin) -> int:
@@ -234,17 +239,17 @@ def table_joined(node: TableTableJoin, left: Rows, right: Rows, *, carrying: Car
     return Rows(node=node, frame=frame.drop("__later_ms", "__deleted", "__cause"), holds="latest")
 
 
-def _carried_state(node: TableTableJoin, table: Rows, side: str, carrying: Carrying) -> DataFrame:
+def _carried_state(node: TableTableJoin, table: Rows, side: str, carrying: Carrying) -> Frame:
     """``state`` of ``table``, what was carried included; ``_TOUCHED`` are the keys of which something came."""
     what = f"table{side}".replace("__", "-")
     known = carrying.with_carried(node, what, table.frame)
-    of_key = Window.partitionBy(named(table.node.key))
-    touched = once(state(table, known.withColumn(_TOUCHED, F.max(IS_NEW).over(of_key))))
+    of_key = Window.of(named(table.node.key))
+    touched = once(state(table, known.with_column(_TOUCHED, F.largest(IS_NEW).over(of_key))))
     carrying.keep(node, what, lambda: touched)
     return touched
 
 
-def state(table: Rows, known: DataFrame) -> DataFrame:
+def state(table: Rows, known: Frame) -> Frame:
     """The row of each key that counts, of the rows of ``table`` that are ``known``, new or carried (``IS_NEW``).
 
     It is the last that was read; of a versioned table the youngest.

@@ -11,13 +11,14 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from recount.declare.operators.processing import Deduplicate, Process
 from recount.recompute.decoding import IS_NULL
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column, named
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.carried import IDENTITY
 from recount.recompute.operators.frontiers import LEFT_IN
 from recount.recompute.operators.log_rows import (
@@ -36,8 +37,8 @@ from recount.recompute.operators.log_rows import (
 )
 from recount.recompute.operators.log_sessions import Order, order_of, turn_of
 from recount.recompute.operators.log_stateless import raised, row_schema, with_reason, within
+from recount.recompute.rules.expression_rules import column
 from recount.recompute.rules.time_rules import goes_by_offset
-from recount.recompute.spark_columns import column, named
 from recount.runtime.errors import Terminal
 
 Row = Mapping[str, Any]
@@ -190,7 +191,7 @@ def identity(node: Deduplicate) -> Column:
     return column(node.by, node.input.fields)
 
 
-def with_winners(node: Deduplicate, on_time: DataFrame) -> DataFrame:
+def with_winners(node: Deduplicate, on_time: Frame) -> Frame:
     """The rows on time, with ``IDENTITY``, and ``WINS`` for the first of its id within the horizon.
 
     Where ids determine the partition, the rows go as they were read. With the column ``LEFT_IN`` the rows of earlier
@@ -216,13 +217,13 @@ def with_winners(node: Deduplicate, on_time: DataFrame) -> DataFrame:
     return in_groups(on_time, [IDENTITY], of_one_id, T.StructType([*on_time.schema.fields, *added]))
 
 
-def read_too_late(decided: DataFrame) -> DataFrame:
+def read_too_late(decided: Frame) -> Frame:
     """The records that would have won had they been read in time, each with those that it would have changed.
 
     ``decided`` are the rows ``with_winners``; the columns are those of changes that lookups missed (``UNREAD_SCHEMA``).
     """
     would, does = F.col(WINS_BY_TIME), F.col(WINS)
-    changed = decided.where((would != does) & F.col(OFFSET).isNotNull())
+    changed = decided.where((would != does) & F.col(OFFSET).is_not_null())
     first = changed.where(would).select(
         F.col(IDENTITY).alias("__of"),
         F.col(TOPIC).alias("topic"),
@@ -240,7 +241,7 @@ def read_too_late(decided: DataFrame) -> DataFrame:
     )
 
 
-def processed_by_key(node: Process, above: Rows, timed: DataFrame, end_ms: int | None) -> DataFrame:
+def processed_by_key(node: Process, above: Rows, timed: Frame, end_ms: int | None) -> Frame:
     """The processor's rows of each key; ``STREAM_TIME`` is what their partition had reached before each.
 
     Beside them one row with ``REASON`` for each record for which it raised, and one with ``STATE`` for each key of
@@ -298,7 +299,7 @@ def _meta(made: Made, rows: list[dict[str, Any]], key: Any) -> dict[str, Any]:
 
 def takes(node: Process) -> Column:
     """A processor sees rows with a key and a value."""
-    return named(node.key).isNotNull() & ~F.col(IS_NULL)
+    return named(node.key).is_not_null() & ~F.col(IS_NULL)
 
 
 def winning(

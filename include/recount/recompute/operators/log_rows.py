@@ -7,29 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, Node
 from recount.declare.schema import FieldType
 from recount.recompute.decoding import IS_NULL
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import ROWS_BEFORE, ROWS_UP_TO, Column, Window, named
+from recount.recompute.frames.duck_frames import Frame, once, union_of
 from recount.recompute.operators.log_order import Holds
-from recount.recompute.raw_log import once
-from recount.recompute.spark_columns import named, spark_type
+from recount.recompute.spark_columns import spark_type
 
 TOPIC, PARTITION, OFFSET, TIME = "__topic", "__partition", "__offset", "__timestamp_ms"
 ORDER, SUPERSEDED, CARRIED, REACHED = "__order", "__superseded", "__carried_ms", "__reached_ms"
 TURN = "__turn"
-TURN_TYPE = "struct<batch: bigint, reached_ms: bigint>"
+TURN_TYPE = "STRUCT(batch BIGINT, reached_ms BIGINT)"
+_FIRST = -(2**63)
 PLACE = (TOPIC, PARTITION, OFFSET)
-_IS_FIRST = "__is_first"
+_NUMBER = "__number_in_group"
 META = (*PLACE, TIME, CARRIED, REACHED, TURN, ORDER, IS_NULL, SUPERSEDED)
 OfGroup = Callable[[pa.Table], pa.Table]
 STREAM_TIME = "__stream_time_ms"
@@ -52,15 +52,15 @@ class Rows:
     """
 
     node: Node
-    frame: DataFrame
+    frame: Frame
     holds: Holds = "records"
 
-    def with_frame(self, node: Node, frame: DataFrame, holds: Holds | None = None) -> Rows:
+    def with_frame(self, node: Node, frame: Frame, holds: Holds | None = None) -> Rows:
         """The rows that ``node`` made of these rows."""
         return replace(self, node=node, frame=frame, holds=holds or self.holds)
 
     @property
-    def current(self) -> DataFrame:
+    def current(self) -> Frame:
         """The rows without changes that were older than the latest when they came."""
         return self.frame.where(~F.col(SUPERSEDED))
 
@@ -76,41 +76,33 @@ class Rows:
         return self.key_and_window if self.holds == "latest" else [named(self.node.key)]
 
     @property
-    def latest(self) -> DataFrame:
+    def latest(self) -> Frame:
         """The last row of each key and window."""
         return self.frame if self.holds == "latest" else last_of(self.current, self.key_and_window, *in_turn())
 
 
-def in_groups(frame: DataFrame, groups: Sequence[str], function: OfGroup, schema: T.StructType) -> DataFrame:
+def in_groups(frame: Frame, groups: Sequence[str], function: OfGroup, schema: T.StructType) -> Frame:
     """The results of ``function`` for the rows of each of the ``groups`` that these columns distinguish.
 
-    PySpark's ``applyInArrow`` sends each group on its own, which takes milliseconds even if it has one row. And it
-    looks columns up by their bare names, and takes a dot for a step into a struct: on the way they have names of ours.
+    The rows come sorted, so that no more than one group and one batch of them are in this process.
     """
-    names = frame.columns
-    ours = [f"__{number}" for number in range(len(names))]
-    keys = [ours[names.index(name)] for name in groups]
-    first = F.row_number().over(Window.partitionBy(*keys).orderBy(F.lit(0))) == 1
-    marked = frame.toDF(*ours).withColumn(_IS_FIRST, first)
-    return marked.mapInArrow(_InGroups(function=function, names=names, schema=to_arrow_schema(schema)), schema)
+    number = F.row_number().over(Window.of(*groups)).alias(_NUMBER)
+    numbered = frame.select(*frame.columns, number).sorted_by(*groups, _NUMBER)
+    return numbered.passed_through(_InGroups(function=function, schema=to_arrow_schema(schema)), schema)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _InGroups:
-    """One task's pass over its groups, whose rows follow each other; ``_IS_FIRST`` marks the first row of each.
-
-    ``names`` are those of the columns before it.
-    """
+    """A pass over groups whose rows follow each other; ``_NUMBER`` is 1 for the first row of each."""
 
     function: OfGroup
-    names: Sequence[str]
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         at_hand: list[pa.Table] = []
         for batch in batches:
-            rows = pa.table(batch.drop_columns([_IS_FIRST])).rename_columns(self.names)
-            starts = np.flatnonzero(batch.column(_IS_FIRST)).tolist()
+            rows = pa.table(batch.drop_columns([_NUMBER]))
+            starts = np.flatnonzero(batch.column(_NUMBER).to_numpy() == 1).tolist()
             if not starts:
                 at_hand.append(rows)
                 continue
@@ -127,15 +119,21 @@ class _InGroups:
         return pa.concat_tables(made).combine_chunks().cast(self.schema).to_batches() if made else []
 
 
-def last_of(frame: DataFrame, keys: list[Column], *order: Column) -> DataFrame:
+def last_of(frame: Frame, keys: list[Column], *order: Column) -> Frame:
     """The last by ``order`` of the rows with equal ``keys``."""
-    ranked = Window.partitionBy(*keys).orderBy(*(one.desc() for one in order))
-    return frame.withColumn("__rank", F.row_number().over(ranked)).where(F.col("__rank") == 1).drop("__rank")
+    ranked = Window.of(*keys).sorted(*(one.descending() for one in order))
+    return frame.with_column("__rank", F.row_number().over(ranked)).where(F.col("__rank") == 1).drop("__rank")
 
 
 def in_turn() -> list[Column]:
     """The order in which the rows of one key were read."""
-    return [F.col(TURN), F.col(ORDER)]
+    return [turn_or_first(), F.col(ORDER)]
+
+
+def turn_or_first(turn: Column | None = None) -> Column:
+    """A turn to be compared: where there is none, it is before all others."""
+    first = F.struct(F.lit(_FIRST).alias("batch"), F.lit(_FIRST).alias("reached_ms"))
+    return F.coalesce(F.col(TURN) if turn is None else turn, first)
 
 
 def step(name: Column, first: Column, second: Column) -> Column:
@@ -162,34 +160,34 @@ def of_window(key: Column, start: Column, end: Column) -> Column:
 
 def window_end(order: Column) -> Column:
     """The end of the window that the result with this ``order`` is of, also where the row has it no more."""
-    return order[0]["offset"]
+    return order.at(0).part("offset")
 
 
 def is_place(one: Column) -> Column:
     """Whether a step of an order is the place of a record in the log."""
-    return (one["topic"] != "") & (one["partition"] >= 0)
+    return (one.part("topic") != "") & (one.part("partition") >= 0)
 
 
 def after(order: Column, index: Column) -> Column:
     """``order``, and within it ``index``."""
-    return F.concat(order, F.array(step(F.lit(""), index, F.lit(0))))
+    return F.list_of_all(order, F.array(step(F.lit(""), index, F.lit(0))))
 
 
 def origin() -> Column:
     """The places in the log that made a row: ``orders-0@17+payments-2@5``; null for a window's result."""
-    places = F.filter(F.col(ORDER), is_place)
-    texts = F.transform(
-        places, lambda one: F.concat(one["topic"], F.lit("-"), one["partition"], F.lit("@"), one["offset"])
+    places = F.filtered(F.col(ORDER), is_place)
+    texts = F.mapped(
+        places, lambda one: F.concat(one.part("topic"), "-", one.part("partition"), "@", one.part("offset"))
     )
-    return F.when(F.size(texts) > 0, F.array_join(texts, "+"))
+    return F.when(F.size(texts) > 0, F.joined_texts(texts, "+"))
 
 
 def derived(
-    frame: DataFrame, time: Column, order: Column, is_null: Column | None = None, turn: Column | None = None
-) -> DataFrame:
+    frame: Frame, time: Column, order: Column, is_null: Column | None = None, turn: Column | None = None
+) -> Frame:
     """``frame`` with the ``META`` of rows that no longer lie in the log themselves."""
     nowhere = {TOPIC: "string", PARTITION: "int", OFFSET: "long", CARRIED: "long", REACHED: "long"}
-    return frame.withColumns(
+    return frame.with_columns(
         {
             **{name: F.lit(None).cast(kind) for name, kind in nowhere.items()},
             TURN: F.lit(None).cast(TURN_TYPE) if turn is None else turn,
@@ -201,7 +199,7 @@ def derived(
     )
 
 
-def shaped(frame: DataFrame, fields: Mapping[str, FieldType], *further: str) -> DataFrame:
+def shaped(frame: Frame, fields: Mapping[str, FieldType], *further: str) -> Frame:
     """``fields`` in their declared types, ``META``, and ``further`` columns; a field that is missing is null."""
     columns = [
         (named(name) if name in frame.columns else F.lit(None)).cast(spark_type(kind)).alias(name)
@@ -210,74 +208,72 @@ def shaped(frame: DataFrame, fields: Mapping[str, FieldType], *further: str) -> 
     return frame.select(*columns, *META, *further)
 
 
-def refused(judging: Sequence[tuple[DataFrame, Column, Column]], above: Sequence[DataFrame] = ()) -> DataFrame | None:
+def refused(judging: Sequence[tuple[Frame, Column, Column]], above: Sequence[Frame] = ()) -> Frame | None:
     """The places of records that do not advance the stream time of an operator: those without the key that it needs.
 
     ``judging`` has of each input the rows, whether one lacks the key, and whether one is judged; ``above`` the places
     that operators further up refused. Of the rows that a flat-map made of one record, one that is judged is enough.
     None where there are no such records; so the rows are read here.
     """
-    rows = [(frame.where(F.col(OFFSET).isNotNull()), lacks, judged) for frame, lacks, judged in judging]
+    rows = [(frame.where(F.col(OFFSET).is_not_null()), lacks, judged) for frame, lacks, judged in judging]
     said = [frame.where(lacks).select(*PLACE) for frame, lacks, _ in rows]
-    lacking = once(reduce(DataFrame.union, [*said, *(frame.select(*PLACE) for frame in above)]))
-    if lacking.count() == 0:
+    lacking = once(union_of([*said, *(frame.select(*PLACE) for frame in above)]))
+    if lacking.is_empty():
         return None
-    taken = reduce(DataFrame.union, [frame.where(judged).select(*PLACE) for frame, _, judged in rows])
+    taken = union_of([frame.where(judged).select(*PLACE) for frame, _, judged in rows])
     found = lacking.distinct().join(taken, list(PLACE), "left_anti")
     return once(found.select(*PLACE, F.lit(True).alias("__refused")))
 
 
-def advancing(entries: DataFrame, without: DataFrame | None) -> DataFrame:
+def advancing(entries: Frame, without: Frame | None) -> Frame:
     """The ``entries`` that are not among the places ``without``."""
     return entries if without is None else entries.join(without, list(PLACE), "left_anti")
 
 
 def stream_times(
-    entries: DataFrame, without: DataFrame | None, stood: Mapping[tuple[str, int], int], *, before: bool = False
-) -> DataFrame:
+    entries: Frame, without: Frame | None, stood: Mapping[tuple[str, int], int], *, before: bool = False
+) -> Frame:
     """Stream time at every place: the largest event time of the partition up to it, passing over ``without``.
 
     The record itself counts, unless ``before`` asks for the stream time that it found. ``stood`` has what partitions
     had reached before the first of ``entries``. Null: nothing advanced it yet.
     """
-    last = -1 if before else Window.currentRow
-    so_far = Window.partitionBy(TOPIC, PARTITION).orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, last)
+    so_far = Window.of(TOPIC, PARTITION).sorted(OFFSET).ending(ROWS_BEFORE if before else ROWS_UP_TO)
     time = F.col(TIME)
     if without is not None:
-        entries, time = entries.join(without, list(PLACE), "left"), F.when(F.col("__refused").isNull(), time)
-    return entries.select(*PLACE, _since_it_stood(F.max(time).over(so_far), stood).alias(STREAM_TIME))
+        entries, time = entries.join(without, list(PLACE), "left"), F.when(F.col("__refused").is_null(), time)
+    return entries.select(*PLACE, _since_it_stood(F.largest(time).over(so_far), stood).alias(STREAM_TIME))
 
 
 def times_of_rows(topics: Collection[str], stood: Mapping[tuple[str, int], int]) -> Column:
     """The same, as each row of ``topics`` says itself: where every good record advances it. Others have none."""
-    return F.when(F.col(TOPIC).isin(*topics), _since_it_stood(F.col(REACHED), stood))
+    return F.when(F.col(TOPIC).is_in(topics), _since_it_stood(F.col(REACHED), stood))
 
 
 def _since_it_stood(reached: Column, stood: Mapping[tuple[str, int], int]) -> Column:
     if not stood:
         return reached
     known = {f"{topic}-{partition}": time_ms for (topic, partition), time_ms in stood.items()}
-    at_first = F.create_map(*(F.lit(part) for one in known.items() for part in one))
-    partition = F.concat(TOPIC, F.lit("-"), F.col(PARTITION).cast("string"))
-    return F.greatest(reached, F.try_element_at(at_first, partition))
+    partition = F.concat(F.col(TOPIC), "-", F.col(PARTITION))
+    return F.greatest(reached, F.map_of(known).value_at(partition))
 
 
-def judged(frame: DataFrame, times: DataFrame | Column | None) -> DataFrame:
+def judged(frame: Frame, times: Frame | Column | None) -> Frame:
     """``frame`` with ``STREAM_TIME``: what a row carries, else ``times`` of it, or at its place.
 
     It is null for a derived row and, with ``times`` None, for all: nothing is late. Otherwise ``PLACE`` comes first, in
     either case: the columns of what is carried are known by their order.
     """
     if times is None:
-        return frame.withColumn(STREAM_TIME, F.lit(None).cast("long"))
-    if isinstance(times, DataFrame):
+        return frame.with_column(STREAM_TIME, F.lit(None).cast("long"))
+    if isinstance(times, Frame):
         timed = frame.join(times, list(PLACE), "left")
     else:
         others = [named(name) for name in frame.columns if name not in PLACE]
         timed = frame.select(*PLACE, *others, times.alias(STREAM_TIME))
-    return timed.withColumn(STREAM_TIME, F.coalesce(CARRIED, STREAM_TIME))
+    return timed.with_column(STREAM_TIME, F.coalesce(CARRIED, STREAM_TIME))
 
 
-def held_back(timed: DataFrame) -> DataFrame:
+def held_back(timed: Frame) -> Frame:
     """Judged rows as they go on from an operator that holds rows back: they are judged alike further down."""
-    return timed.withColumn(CARRIED, F.col(STREAM_TIME)).drop(STREAM_TIME)
+    return timed.with_column(CARRIED, F.col(STREAM_TIME)).drop(STREAM_TIME)

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from recount.declare.windows import ClosingWindows, SessionWindows, SlidingWindows
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column, named, value_of
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.log_rows import CARRIED, OFFSET, ORDER, PARTITION, STREAM_TIME, TIME, TOPIC, in_groups
 from recount.recompute.rules.time_rules import overdue_ms
-from recount.recompute.spark_columns import named
 
 Order = tuple[Any, ...]
 Span = tuple[int, int]
@@ -138,9 +138,7 @@ def _is_apart(windows: SessionWindows, at_ms: int, first_ms: int, last_ms: int) 
     return at_ms - last_ms > windows.gap_ms or (longest_ms is not None and at_ms - first_ms > longest_ms)
 
 
-def with_reachable(
-    key: str, windows: SessionWindows, placed: DataFrame, bounds: tuple[str, str], since_ms: int
-) -> DataFrame:
+def with_reachable(key: str, windows: SessionWindows, placed: Frame, bounds: tuple[str, str], since_ms: int) -> Frame:
     """The ``placed`` records that are in a session which a record to come can change (``reachable``)."""
     may_be = placed.where(F.col(bounds[1]) >= _first_reachable_ms(windows, since_ms))
     if windows.max_duration_ms is None:
@@ -185,7 +183,7 @@ def _first_reachable_ms(windows: SessionWindows, since_ms: int) -> int:
 
 def is_out_of_reach(windows: SessionWindows, clock_ms: int | Column) -> Column:
     """Whether a record is late at ``clock_ms`` for every session that it could be in."""
-    is_late: Column = overdue_ms(windows, F.col(TIME) + windows.reach_ms, F.lit(clock_ms)) >= 0
+    is_late: Column = overdue_ms(windows, F.col(TIME) + windows.reach_ms, value_of(clock_ms)) >= 0
     return is_late
 
 

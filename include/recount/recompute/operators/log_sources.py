@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.declare.operators.nodes import KEY, Source
 from recount.recompute.decoding import IS_NULL, DecodePass, Limits
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import named
+from recount.recompute.frames.duck_frames import Frame, union_of
+from recount.recompute.frames.duck_handover import Handover
 from recount.recompute.operators.frontiers import BatchEnds, ends_of_batches
 from recount.recompute.operators.log_rows import (
     CARRIED,
+    OFFSET,
     ORDER,
+    PARTITION,
     PLACE,
     REACHED,
     SUPERSEDED,
@@ -27,7 +31,6 @@ from recount.recompute.operators.log_rows import (
     shaped,
 )
 from recount.recompute.raw_log import RawLog, runs
-from recount.recompute.spark_columns import named
 from recount.recompute.stream_times import STREAM_TIME, StreamTimePass
 
 _FIELD = "field."
@@ -47,13 +50,14 @@ class FieldsOfTopic:
 def decoded(
     raw: RawLog,
     source: Source,
+    handover: Handover,
     *,
     columns_read: Sequence[str],
     needs_record_key: bool,
     limits: Mapping[int, Limits],
     read_since: Mapping[str, Mapping[int, int]],
     batches: Sequence[BatchEnds],
-) -> DataFrame:
+) -> Frame:
     """One row per record of the topic's log: place, time, ``REACHED``, key, fields, and ``reason`` of a bad one.
 
     With the columns of ``TURN``, of the ``batches`` that read the log; without any it was read in one.
@@ -63,26 +67,43 @@ def decoded(
     turns = TurnPass(boundaries=ends_of_batches(batches, source.topic.name))
     added = [T.StructField(name, T.LongType()) for name in (STREAM_TIME, IN_BATCH, REACHED_IN_BATCH)]
     schema = T.StructType([*decode.schema, *added])
-    rows = raw.through(schema, decode, StreamTimePass(seeds={}, keyless_when=()), turns)
+    rows = handover.taken(raw.through(schema, decode, StreamTimePass(seeds={}, keyless_when=()), turns))
     places = {"partition": PLACE[1], "offset": PLACE[2], "timestamp_ms": TIME, STREAM_TIME: REACHED}
-    return rows.withColumnsRenamed(places).withColumn(TOPIC, F.lit(source.topic.name))
+    return rows.renamed(places).with_column(TOPIC, F.lit(source.topic.name))
 
 
-def entries(log: DataFrame) -> DataFrame:
+def entries(log: Frame) -> Frame:
     """Place and event time of every good record of a decoded ``log``: what advances stream time."""
-    return log.where(F.col("reason").isNull()).select(*PLACE, TIME)
+    return log.where(F.col("reason").is_null()).select(*PLACE, TIME)
 
 
-def records(log: DataFrame, source: Source) -> DataFrame:
+def records(log: Frame, source: Source) -> Frame:
     """The good records of a decoded ``log`` as ``source`` names their fields."""
-    good = log.where(F.col("reason").isNull())
+    good = log.where(F.col("reason").is_null())
     fields = {name: _FIELD + name for name in source.fields if name != source.key and _FIELD + name in log.columns}
     read = [named(column).alias(name) for name, column in fields.items()]
     of_records = (*PLACE, TIME, REACHED, IN_BATCH, REACHED_IN_BATCH, IS_NULL)
     named_anew = good.select(*read, named(KEY).alias(source.key), *of_records)
     turn = F.struct(F.col(IN_BATCH).alias("batch"), F.col(REACHED_IN_BATCH).alias("reached_ms"))
     new = {CARRIED: F.lit(None).cast("long"), TURN: turn, ORDER: at_place(), SUPERSEDED: F.lit(False)}
-    return shaped(named_anew.withColumns(new), source.fields)
+    return shaped(named_anew.with_columns(new), source.fields)
+
+
+def places(decoded: Iterable[Frame]) -> Frame:
+    """Place, time, reason and detail of all records of the ``decoded`` logs."""
+    return union_of([one.select(TOPIC, PARTITION, OFFSET, TIME, "reason", "detail") for one in decoded])
+
+
+def rejected(log: Frame) -> Frame:
+    """The bad records among the ``places`` of logs."""
+    return log.where(F.col("reason").is_not_null()).select(
+        F.col(TOPIC).alias("topic"),
+        F.col(PARTITION).alias("partition"),
+        F.col(OFFSET).alias("offset"),
+        F.col(TIME).alias("timestamp_ms"),
+        "reason",
+        "detail",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -23,6 +21,9 @@ from recount.declare.output import Fits
 from recount.declare.schema import FieldType
 from recount.declare.windows import SessionWindows
 from recount.recompute.decoding import IS_NULL
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column, named
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.log_aggregates import BEFORE, Amount, Attempt
 from recount.recompute.operators.log_rows import (
     META,
@@ -37,9 +38,9 @@ from recount.recompute.operators.log_rows import (
     in_groups,
     shaped,
 )
-from recount.recompute.rules.number_rules import reason_of
+from recount.recompute.rules.expression_rules import RANGES, column
 from recount.recompute.rules.result_rules import TOO_LARGE, reason_for, sets_aside
-from recount.recompute.spark_columns import column, named, spark_type
+from recount.recompute.spark_columns import spark_type
 
 REASON = "__reason"
 """Why a record was set aside: a function raised, a value is out of range or a result too large; null elsewhere."""
@@ -60,9 +61,9 @@ def stateless(node: Stateless, inputs: list[Rows]) -> Rows:
             return above.with_frame(node, frame.where(_passes(node)), "records")
         case WithFields(added=added):
             made = {name: column(tree, fields).cast(spark_type(node.fields[name])) for name, tree in added.items()}
-            return above.with_frame(node, frame.withColumns(made))
+            return above.with_frame(node, frame.with_columns(made))
         case SelectKey(key=key, by=by):
-            return above.with_frame(node, frame.withColumn(key, column(by, fields)), "records")
+            return above.with_frame(node, frame.with_column(key, column(by, fields)), "records")
         case Select(chosen=chosen):
             kept = {node.key: named(node.key), **{name: column(tree, fields) for name, tree in chosen.items()}}
             chosen_only = frame.select(*(value.alias(name) for name, value in kept.items()), *META)
@@ -72,29 +73,29 @@ def stateless(node: Stateless, inputs: list[Rows]) -> Rows:
     return above.with_frame(node, frame)
 
 
-def in_range_or_not(node: Node, above: Rows) -> DataFrame | None:
+def in_range_or_not(node: Node, above: Rows) -> Frame | None:
     """The rows ``above`` with ``REASON`` where an expression of ``node`` is out of range; None where none can be.
 
     An error where such a row is none of the log's.
     """
-    reason = reason_of(node)
+    reason = RANGES.reason_of(node)
     if reason is None:
         return None
     if isinstance(node, _READS_LATEST):
         reason = F.when(~F.col(SUPERSEDED), reason)
-    derived = F.concat(reason, F.lit(", at a derived row"))
-    is_derived = F.col(OFFSET).isNull() & reason.isNotNull()
-    return above.frame.withColumn(REASON, F.when(is_derived, F.raise_error(derived)).otherwise(reason))
+    derived = F.concat(reason, ", at a derived row")
+    is_derived = F.col(OFFSET).is_null() & reason.is_not_null()
+    return above.frame.with_column(REASON, F.when(is_derived, F.error(derived)).otherwise(reason))
 
 
-def too_large(node: Node, above: Rows) -> DataFrame | None:
+def too_large(node: Node, above: Rows) -> Frame | None:
     """The rows ``above`` with ``REASON`` where ``node``, the filter of a sink, finds one too large; None elsewhere."""
     if not isinstance(node, Filter | TableFilter) or not isinstance(node.predicate, Fits):
         return None
     fits = node.predicate
     does_not_fit = ~F.col(SUPERSEDED) & ~column(fits, above.node.fields)
     said = F.lit(f"{TOO_LARGE}: result for {fits.topic}, limit {fits.limit}")
-    return above.frame.withColumn(REASON, F.when(does_not_fit, said))
+    return above.frame.with_column(REASON, F.when(does_not_fit, said))
 
 
 def in_range(node: Node, above: Rows) -> Rows:
@@ -105,25 +106,25 @@ def in_range(node: Node, above: Rows) -> Rows:
 
 def or_deleted(node: Filter, above: Rows) -> Rows:
     """The rows ``above`` as they leave ``node`` where all had left before: as deletions, unless they pass."""
-    return above.with_frame(node, above.frame.withColumn(IS_NULL, F.col(IS_NULL) | ~_passes(node)), "records")
+    return above.with_frame(node, above.frame.with_column(IS_NULL, F.col(IS_NULL) | ~_passes(node)), "records")
 
 
 def _passes(node: Filter) -> Column:
     return F.coalesce(column(node.predicate, node.input.fields), F.lit(False))
 
 
-def _merged(node: Merge, frames: list[DataFrame]) -> DataFrame:
+def _merged(node: Merge, frames: list[Frame]) -> Frame:
     """All rows; those that one record led to are in the order in which the paths parted, then in that of the inputs."""
     merged = None
     for port, frame in enumerate(frames):
-        said = frame if node.names is None else frame.withColumn(MERGED_FROM, F.lit(node.names[port]))
-        part = shaped(said.withColumn(ORDER, after(F.col(ORDER), F.lit(port))), node.fields)
-        merged = part if merged is None else merged.unionByName(part)
+        said = frame if node.names is None else frame.with_column(MERGED_FROM, F.lit(node.names[port]))
+        part = shaped(said.with_column(ORDER, after(F.col(ORDER), F.lit(port))), node.fields)
+        merged = part if merged is None else merged.union(part)
     assert merged is not None
     return merged
 
 
-def flat_mapped(node: FlatMap, frame: DataFrame) -> DataFrame:
+def flat_mapped(node: FlatMap, frame: Frame) -> Frame:
     """The rows that the function made, and one with ``REASON`` for each record for which it raised."""
     schema = with_reason(row_schema(node.fields, frame))
     function, key, given, operator = node.function, node.key, list(node.input.fields), str(node)
@@ -141,7 +142,7 @@ def flat_mapped(node: FlatMap, frame: DataFrame) -> DataFrame:
             rows = [one for row in batch.to_pylist() for one in made(row)]
             yield from pa.Table.from_pylist(rows, schema=arrow).to_batches()
 
-    return frame.mapInArrow(mapped, schema)
+    return frame.passed_through(mapped, schema)
 
 
 def raised(row: Mapping[str, Any], operator: str, error: Exception) -> dict[str, Any]:
@@ -156,9 +157,9 @@ def with_reason(schema: T.StructType) -> T.StructType:
     return T.StructType([*schema.fields, T.StructField(REASON, T.StringType())])
 
 
-def returned(frame: DataFrame) -> DataFrame:
+def returned(frame: Frame) -> Frame:
     """The rows that functions returned."""
-    return frame.where(F.col(REASON).isNull()).drop(REASON)
+    return frame.where(F.col(REASON).is_null()).drop(REASON)
 
 
 def within(row: Mapping[str, Any], index: int) -> dict[str, Any]:
@@ -166,13 +167,13 @@ def within(row: Mapping[str, Any], index: int) -> dict[str, Any]:
     return {**{name: row[name] for name in META}, ORDER: [*row[ORDER], {"topic": "", "partition": index, "offset": 0}]}
 
 
-def row_schema(fields: Mapping[str, FieldType], frame: DataFrame) -> T.StructType:
+def row_schema(fields: Mapping[str, FieldType], frame: Frame) -> T.StructType:
     """The columns ``fields`` and ``META``, these as ``frame`` has them."""
     declared = [T.StructField(name, spark_type(kind)) for name, kind in fields.items()]
     return T.StructType([*declared, *(T.StructField(name, frame.schema[name].dataType) for name in META)])
 
 
-def tried(node: WindowedAggregate, placed: DataFrame, window: tuple[str, str]) -> DataFrame:
+def tried(node: WindowedAggregate, placed: Frame, window: tuple[str, str]) -> Frame:
     """The ``placed`` rows with ``PASSED_OVER``, and ``REASON`` where there are such folds, null elsewhere.
 
     ``window`` names the columns of its bounds. Columns ``BEFORE``, where rows have them, say what the records before
@@ -215,7 +216,7 @@ def tried(node: WindowedAggregate, placed: DataFrame, window: tuple[str, str]) -
             T.StructField(REASON, T.StringType()),
         ]
     )
-    return in_groups(placed.withColumns(values), [node.key, *window, TOPIC, PARTITION], of_one_partition, schema)
+    return in_groups(placed.with_columns(values), [node.key, *window, TOPIC, PARTITION], of_one_partition, schema)
 
 
 def _before(rows: pa.Table, name: str) -> Amount | None:

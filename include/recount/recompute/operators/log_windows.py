@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.recompute.decoding import IS_NULL
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import ROWS_UP_TO, Column, Window, named
+from recount.recompute.frames.duck_frames import Frame, once
 from recount.recompute.operators.carried import IS_NEW
 from recount.recompute.operators.log_aggregates import BEFORE, Over
 from recount.recompute.operators.log_order import is_running
@@ -30,10 +31,8 @@ from recount.recompute.operators.log_rows import (
 )
 from recount.recompute.operators.log_sessions import Judged, Placed, in_sessions, judged_records, slid
 from recount.recompute.operators.log_stateless import PASSED_OVER
-from recount.recompute.raw_log import once
 from recount.recompute.rules.number_rules import all_starts
 from recount.recompute.rules.time_rules import overdue_ms, replaced_for_ms
-from recount.recompute.spark_columns import named
 
 START, END, IS_LATE = "__start", "__end", "__is_late"
 TOUCHED = "__touched"
@@ -47,11 +46,11 @@ _BOUNDS = [
 
 def takes(node: WindowedAggregate) -> Column:
     """Whether a row is aggregated: one with a key, and with a value unless windows of time or sessions ask for it."""
-    has_key = named(node.key).isNotNull()
+    has_key = named(node.key).is_not_null()
     return has_key if isinstance(node.windows, TimeWindows | SessionWindows) else has_key & ~F.col(IS_NULL)
 
 
-def placed(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
+def placed(node: WindowedAggregate, frame: Frame) -> Frame:
     """The judged rows of ``frame``, computed once, for each window that holds them: ``START``, ``END``, ``IS_LATE``."""
     match node.windows:
         case TimeWindows() as windows:
@@ -61,9 +60,9 @@ def placed(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
         case SessionWindows() as windows:
             return _in_sessions(windows, node.key, frame)
         case LastN(n=n):
-            newest = Window.partitionBy(named(node.key)).orderBy(F.col(TIME).desc(), F.col(ORDER).desc())
-            frame = frame.withColumn("__rank", F.row_number().over(newest)).where(F.col("__rank") <= n).drop("__rank")
-    return once(frame.withColumns({START: F.lit(0).cast("long"), END: F.lit(0).cast("long"), IS_LATE: F.lit(False)}))
+            newest = Window.of(named(node.key)).sorted(F.col(TIME).descending(), F.col(ORDER).descending())
+            frame = frame.with_column("__rank", F.row_number().over(newest)).where(F.col("__rank") <= n).drop("__rank")
+    return once(frame.with_columns({START: F.lit(0), END: F.lit(0), IS_LATE: F.lit(False)}))
 
 
 def goes_on(node: WindowedAggregate) -> bool:
@@ -79,7 +78,7 @@ def goes_on(node: WindowedAggregate) -> bool:
     return isinstance(node.windows, GlobalWindow)
 
 
-def aggregated(node: WindowedAggregate, on_time: DataFrame) -> Rows:
+def aggregated(node: WindowedAggregate, on_time: Frame) -> Rows:
     """One row for each key and window; where the key's order is known, one for every record that was asked for.
 
     Beside its columns each has ``TOUCHED``: whether a record is new that it is made of.
@@ -87,41 +86,41 @@ def aggregated(node: WindowedAggregate, on_time: DataFrame) -> Rows:
     if is_running(node):
         return Rows(node=node, frame=_running(node, on_time), holds="changes")
     results = _over(node, on_time).results(node.aggregates)
-    grouped = on_time.groupBy(named(node.key), START, END).agg(
+    grouped = on_time.group_by(named(node.key), START, END).agg(
         *(result.alias(name) for name, result in results.items()),
-        F.max(TIME).alias("__last_ms"),
-        F.bool_or(IS_NEW).alias(TOUCHED),
+        F.largest(TIME).alias("__last_ms"),
+        F.any_holds(IS_NEW).alias(TOUCHED),
     )
     frame = _with_bounds(node, grouped, F.col("__last_ms"))
     return Rows(node=node, frame=frame, holds="records" if node.emission.kind == "final" else "latest")
 
 
-def _with_bounds(node: WindowedAggregate, results: DataFrame, time: Column, is_null: Column | None = None) -> DataFrame:
+def _with_bounds(node: WindowedAggregate, results: Frame, time: Column, is_null: Column | None = None) -> Frame:
     """``results`` of the windows from ``START`` to ``END`` as rows, with ``TOUCHED``."""
     if node.has_bounds:
-        results = results.withColumns({WINDOW_START: F.col(START), WINDOW_END: F.col(END)})
+        results = results.with_columns({WINDOW_START: F.col(START), WINDOW_END: F.col(END)})
     order = of_window(named(node.key), F.col(START), F.col(END))
     return shaped(derived(results, time, order, is_null), node.fields, TOUCHED, START, END)
 
 
-def withdrawn(node: WindowedAggregate, windows: DataFrame) -> DataFrame:
+def withdrawn(node: WindowedAggregate, windows: Frame) -> Frame:
     """A deletion for each of the ``windows``, as rows with ``TOUCHED``."""
-    return _with_bounds(node, windows.withColumn(TOUCHED, F.lit(True)), F.col(END), F.lit(True))
+    return _with_bounds(node, windows.with_column(TOUCHED, F.lit(True)), F.col(END), F.lit(True))
 
 
-def amounts(node: WindowedAggregate, placed: DataFrame) -> DataFrame:
+def amounts(node: WindowedAggregate, placed: Frame) -> Frame:
     """The amounts of the ``placed`` rows, and those before them, in each window: a row that ``goes_on``."""
     amounts = _over(node, placed).amounts(node.aggregates)
-    return placed.groupBy(named(node.key).alias(node.key), START, END).agg(
-        *(amount.alias(name) for name, amount in amounts.items()), F.max(TIME).alias(TIME)
+    return placed.group_by(named(node.key).alias(node.key), START, END).agg(
+        *(amount.alias(name) for name, amount in amounts.items()), F.largest(TIME).alias(TIME)
     )
 
 
-def _over(node: WindowedAggregate, placed: DataFrame, running: WindowSpec | None = None) -> Over:
+def _over(node: WindowedAggregate, placed: Frame, running: Window | None = None) -> Over:
     before = f"{BEFORE}{next(iter(node.aggregates))}" in placed.columns
     return Over(
         fields=node.input.fields,
-        counting=F.col(ORDER).isNotNull() if before else None,
+        counting=F.col(ORDER).is_not_null() if before else None,
         running=running,
         gap_ms=node.windows.gap_ms if isinstance(node.windows, SessionWindows) else None,
         passed_over=F.col(PASSED_OVER) if PASSED_OVER in placed.columns else None,
@@ -129,64 +128,64 @@ def _over(node: WindowedAggregate, placed: DataFrame, running: WindowSpec | None
     )
 
 
-def _running(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
-    of_window = Window.partitionBy(named(node.key), START, END).orderBy(F.col(IS_NEW), *in_turn())
-    so_far = of_window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+def _running(node: WindowedAggregate, frame: Frame) -> Frame:
+    of_window = Window.of(named(node.key), START, END).sorted(F.col(IS_NEW), *in_turn())
+    so_far = of_window.ending(ROWS_UP_TO)
     results = _over(node, frame, so_far).results(node.aggregates)
     bounds = [F.col(START).alias(WINDOW_START), F.col(END).alias(WINDOW_END)] if node.has_bounds else []
     made = frame.select(
         named(node.key),
         *bounds,
         *(result.alias(name) for name, result in results.items()),
-        F.max(TIME).over(so_far).alias("__last_ms"),
+        F.largest(TIME).over(so_far).alias("__last_ms"),
         F.col(ORDER).alias("__cause"),
         F.col(TURN).alias("__turn_of_cause"),
         F.col(IS_NEW).alias(TOUCHED),
         START,
         END,
-    ).where(F.col("__cause").isNotNull())
+    ).where(F.col("__cause").is_not_null())
     rows = derived(made, F.col("__last_ms"), F.col("__cause"), turn=F.col("__turn_of_cause"))
     return shaped(rows, node.fields, TOUCHED, START, END)
 
 
-def _in_time_windows(windows: TimeWindows, frame: DataFrame) -> DataFrame:
-    starts = all_starts(windows, F.col(TIME))
-    ending = frame.withColumn(START, F.explode(starts)).withColumn(END, F.col(START) + windows.size_ms)
+def _in_time_windows(windows: TimeWindows, frame: Frame) -> Frame:
+    starts = all_starts(windows, F.col(TIME), F)
+    ending = frame.with_column(START, F.each_of(starts)).with_column(END, F.col(START) + windows.size_ms)
     is_late = overdue_ms(windows, F.col(END), F.col(STREAM_TIME)) >= 0
-    return ending.withColumn(IS_LATE, F.coalesce(is_late, F.lit(False)))
+    return ending.with_column(IS_LATE, F.coalesce(is_late, F.lit(False)))
 
 
-def _in_sessions(windows: SessionWindows, key: str, frame: DataFrame) -> DataFrame:
+def _in_sessions(windows: SessionWindows, key: str, frame: Frame) -> Frame:
     """Sessions found by Spark, but for the chains in doubt: there record by record.
 
     A chain is made of records of a key, late ones too, of which each follows the one before within the gap: no
     session reaches from one chain into another. In doubt is a chain with a record that would be late if it were
     alone, and one that is longer than a session may be. Any other is a session, and all its records are on time.
     """
-    by_time = Window.partitionBy(named(key)).orderBy(TIME)
-    is_first = F.coalesce(F.col(TIME) - F.lag(TIME).over(by_time) > windows.gap_ms, F.lit(True))
+    by_time = Window.of(named(key)).sorted(TIME)
+    is_first = F.coalesce(F.col(TIME) - F.one_before(TIME).over(by_time) > windows.gap_ms, F.lit(True))
     # records of one time are counted together: the numbers do not depend on their order
-    numbered = frame.withColumn(_IS_FIRST, is_first).withColumn(_STRETCH, F.count_if(_IS_FIRST).over(by_time))
-    stretch = Window.partitionBy(named(key), _STRETCH)
+    numbered = frame.with_column(_IS_FIRST, is_first).with_column(_STRETCH, F.count_if(_IS_FIRST).over(by_time))
+    stretch = Window.of(named(key), _STRETCH)
     may_be_late = F.coalesce(overdue_ms(windows, F.col(TIME), F.col(STREAM_TIME)) >= 0, F.lit(False))
-    bounded = numbered.drop(_IS_FIRST).withColumns(
+    bounded = numbered.drop(_IS_FIRST).with_columns(
         {
-            START: F.min(TIME).over(stretch),
-            END: F.max(TIME).over(stretch),
+            START: F.smallest(TIME).over(stretch),
+            END: F.largest(TIME).over(stretch),
             IS_LATE: F.lit(False),
-            _IN_DOUBT: F.bool_or(may_be_late).over(stretch),
+            _IN_DOUBT: F.any_holds(may_be_late).over(stretch),
         }
     )
     if windows.max_duration_ms is not None:
         is_too_long = F.col(END) - F.col(START) > windows.max_duration_ms
-        bounded = bounded.withColumn(_IN_DOUBT, F.col(_IN_DOUBT) | is_too_long)
+        bounded = bounded.with_column(_IN_DOUBT, F.col(_IN_DOUBT) | is_too_long)
     bounded = once(bounded)
     in_doubt = bounded.where(_IN_DOUBT).select(*map(named, frame.columns), _STRETCH)
     found = _by_key([key, _STRETCH], in_doubt, partial(in_sessions, windows))
-    return bounded.where(~F.col(_IN_DOUBT)).drop(_IN_DOUBT, _STRETCH).unionByName(once(found.drop(_STRETCH)))
+    return bounded.where(~F.col(_IN_DOUBT)).drop(_IN_DOUBT, _STRETCH).union(once(found.drop(_STRETCH)))
 
 
-def _by_key(keys: Sequence[str], frame: DataFrame, place: Callable[[list[Judged]], list[Placed]]) -> DataFrame:
+def _by_key(keys: Sequence[str], frame: Frame, place: Callable[[list[Judged]], list[Placed]]) -> Frame:
     """``place`` over the records of each group by ``keys``; only what it looks at becomes Python objects."""
 
     def of_one_group(table: pa.Table) -> pa.Table:

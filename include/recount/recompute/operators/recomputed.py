@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from recount.declare.columns import IS_NULL as DELETED
 from recount.declare.columns import ORIGIN, RESULT_TIME
@@ -19,6 +19,10 @@ from recount.declare.operators.tables import Suppress, TableAggregate, TableFilt
 from recount.declare.plain_values import PlainValue
 from recount.declare.topology import Topology, Written
 from recount.recompute.decoding import IS_NULL, Limits
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import named
+from recount.recompute.frames.duck_frames import Frame, once
+from recount.recompute.frames.duck_handover import Given, Handover, Room
 from recount.recompute.operators import log_sources, log_tables
 from recount.recompute.operators.beginnings import Beginning
 from recount.recompute.operators.carried import LOOK_BACK_MS, Carried, Carrying, NotIncremental
@@ -26,14 +30,14 @@ from recount.recompute.operators.frontiers import BatchEnds
 from recount.recompute.operators.log_clocks import Clocks, Journal
 from recount.recompute.operators.log_joins import table_joined
 from recount.recompute.operators.log_order import is_asked_by_time, require_updates
-from recount.recompute.operators.log_rows import OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, after, origin
+from recount.recompute.operators.log_rows import OFFSET, ORDER, PARTITION, TIME, Rows, after, origin
 from recount.recompute.operators.log_stateless import flat_mapped, in_range_or_not, returned, stateless, too_large
 from recount.recompute.operators.log_tables import TableEnds
 from recount.recompute.operators.stateful import Readers, Stateful
 from recount.recompute.raw_log import RawLog
 from recount.recompute.rules.result_rules import fields_needed, topics_that_need_keys
-from recount.recompute.spark_columns import exact_in, named
 
+_ROOM = Room()
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
 _NOTHING_DONE: Mapping[str, int] = MappingProxyType({})
 _ALWAYS_READ: Mapping[str, Mapping[str, Mapping[int, int]]] = MappingProxyType({})
@@ -41,7 +45,7 @@ _ALWAYS_READ: Mapping[str, Mapping[str, Mapping[int, int]]] = MappingProxyType({
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputed:
-    """The truth about a topology's logs. Frames are computed as they are read: call ``release`` when done.
+    """The truth about a topology's logs. DuckDB computes rows as they are read: call ``release`` when done.
 
     ``results`` has for each sink and ``through`` the fields that reach it, ``recount_timestamp_ms``,
     ``recount_is_null`` (a deletion: no row of that key) and ``recount_origin`` (the places in the log that made a
@@ -65,33 +69,64 @@ class Recomputed:
     """
 
     results: Mapping[Written, DataFrame]
-    late: DataFrame
-    fates: DataFrame
-    rejected: DataFrame
-    unread: DataFrame
-    entries: Mapping[str, DataFrame]
     held_after_ms: Mapping[Suppress, int]
     again: Mapping[Written, DataFrame]
     again_since_ms: Mapping[Written, int]
     again_ends_after_ms: Mapping[Written, int]
     taken_back: Mapping[Written, DataFrame]
-    beyond: DataFrame
     rows: Mapping[Node, Rows]
+    handover: Handover
+    _ledgers: Given[str]
+    _fates: Frame
     _operators: Stateful
-    _decoded: Mapping[str, DataFrame]
+    _decoded: Mapping[str, Frame]
+    _is_first: bool
+
+    @property
+    def late(self) -> DataFrame:
+        """The late ledger."""
+        return self._ledgers["late"]
+
+    @property
+    def fates(self) -> DataFrame:
+        """One fate for each record."""
+        return self._ledgers["fates"]
+
+    @property
+    def rejected(self) -> DataFrame:
+        """The bad records with their reason."""
+        return self._ledgers["rejected"]
+
+    @property
+    def unread(self) -> DataFrame:
+        """The changes, and first ones of an id, that records would have found, had they been read in time."""
+        return self._ledgers["unread"]
+
+    @property
+    def beyond(self) -> DataFrame:
+        """The records that came too late for what was carried."""
+        return self._ledgers["beyond"]
 
     def result(self, topic: str) -> DataFrame:
         """The rows that were written to ``topic``."""
-        [found] = (frame for node, frame in self.results.items() if node.topic.name == topic)
-        return found
+        [found] = (node for node in self.results if node.topic.name == topic)
+        return self.results[found]
+
+    def fate_counts(self) -> list[dict[str, Any]]:
+        """How many records ``n`` of each ``topic`` and ``partition`` have each ``fate``."""
+        return self._fates.group_by("topic", "partition", "fate").agg(F.count_of().alias("n")).rows()
+
+    def latest_ms(self) -> dict[tuple[str, int], int]:
+        """The largest event time of the good records of each topic and partition."""
+        return self._operators.clocks.latest_ms()
 
     @property
-    def placed(self) -> Mapping[Node, DataFrame]:
+    def placed(self) -> Mapping[Node, Frame]:
         """The records that each aggregation has placed in windows."""
         return self._operators.on_time
 
     @property
-    def looked_up(self) -> Mapping[Node, DataFrame]:
+    def looked_up(self) -> Mapping[Node, Frame]:
         """The rows that each lookup found, of both sides."""
         return self._operators.looked_up_rows
 
@@ -99,7 +134,7 @@ class Recomputed:
         """How many rows asked each lookup for one of its table, and how many of these found none."""
         return {node: log_tables.counts(found) for node, found in self._operators.asked.items()}
 
-    def kept(self) -> dict[str, DataFrame]:
+    def kept(self) -> Mapping[str, Frame]:
         """The frames that the recompute of the next interval of the log needs, by name.
 
         Raises ``NotIncremental`` where an operator must see the whole log again. Ask before ``release``.
@@ -119,17 +154,18 @@ class Recomputed:
         found: dict[str, list[str]] = {}
         for topic in topics:
             log, key = self._decoded[topic], named(KEY).cast("string")
-            of_keys = log.where(F.col("reason").isNull() & key.isin(*keys)).groupBy(key.alias("key"), PARTITION)
-            firsts = of_keys.agg(F.min(OFFSET).alias("first")).orderBy("key", PARTITION).collect()
+            of_keys = log.where(F.col("reason").is_null() & key.is_in(keys)).group_by(key.alias("key"), PARTITION)
+            firsts = of_keys.agg(F.smallest(OFFSET).alias("first")).sorted_by("key", PARTITION).rows()
             for row in firsts:
-                if sum(one.key == row.key for one in firsts) > 1:
-                    found.setdefault(row.key, []).append(f"{topic}-{row[PARTITION]}@{row['first']}")
+                if sum(one["key"] == row["key"] for one in firsts) > 1:
+                    found.setdefault(row["key"], []).append(f"{topic}-{row[PARTITION]}@{row['first']}")
         return found
 
     def release(self) -> None:
-        """Give the cached frames back."""
-        for frame in self._decoded.values():
-            frame.unpersist()
+        """Give back what is kept on disk and in memory: also for the recompute that took its logs from here."""
+        if self._is_first:
+            self.handover.close()
+            self.handover.database.close()
 
 
 def recomputed(
@@ -147,6 +183,7 @@ def recomputed(
     carried: Carried | None = None,
     look_back_ms: int = LOOK_BACK_MS,
     same_logs: Recomputed | None = None,
+    room: Room = _ROOM,
 ) -> Recomputed:
     """Recompute ``topology`` from the raw ``logs`` of its source topics, from their beginning.
 
@@ -162,6 +199,7 @@ def recomputed(
     many of the batches were done by then: of these sinks ``results`` hold what left after them. ``read_since`` has by
     topic the fields that were added to it, and by partition the offset from which on they were read. ``same_logs`` is
     another recompute of the interval, whose decoded logs are taken in place of ``logs``: release it after this one.
+    ``room`` limits memory, and says where many rows pass between Spark and DuckDB.
 
     Raises ``NotIncremental`` where it cannot go on, and ``NotRecomputable`` for what is no function of the log: an
     operator that needs the order of one key's records where these come from several partitions, or each update of a
@@ -174,7 +212,7 @@ def recomputed(
             expected="the batches in which the stream read the part",
             remedy="pass batches=, or leave carried= out and the whole log in",
         )
-    exact_in(session)
+    handover = same_logs.handover if same_logs else Handover.of(session, room)
     keyed = topics_that_need_keys(topology)
     journal = Journal()
     decoded = (
@@ -184,17 +222,18 @@ def recomputed(
             source.topic.name: log_sources.decoded(
                 logs[source.topic.name],
                 source,
+                handover,
                 columns_read=fields_needed(topology, source),
                 needs_record_key=source.topic.name in keyed,
                 limits=limits.get(source.topic.name, {}),
                 read_since=read_since.get(source.topic.name, {}),
                 batches=batches or (),
-            ).persist()
+            )
             for source in topology.sources
         }
     )
     entries = {topic: log_sources.entries(log) for topic, log in decoded.items()}
-    carrying = Carrying.of(session, topology, carried, look_back_ms, batches=len(batches or ()))
+    carrying = Carrying.of(handover, topology, carried, look_back_ms, batches=len(batches or ()))
     clocks = Clocks(
         entries=entries,
         lateness=lateness,
@@ -206,11 +245,11 @@ def recomputed(
     operators = Stateful(
         lateness=lateness, table_ends=table_ends, batches=batches, journal=journal, carrying=carrying, clocks=clocks
     )
-    results: dict[Written, DataFrame] = {}
-    again: dict[Written, DataFrame] = {}
+    results: dict[Written, Frame] = {}
+    again: dict[Written, Frame] = {}
     again_since_ms: dict[Written, int] = {}
     again_ends_after_ms: dict[Written, int] = {}
-    taken_back: dict[Written, DataFrame] = {}
+    taken_back: dict[Written, Frame] = {}
     rows: dict[Node, Rows] = {}
     forks, readers = topology.forks(), topology.readers()
     for node in topology.nodes():
@@ -239,7 +278,7 @@ def recomputed(
             replaced = operators.all_replaced(node.input)
             if replaced is not None and WINDOW_END in node.fields:
                 deleted = replaced.frame.where(IS_NULL)
-                results[node] = results[node].unionByName(_result(node, replaced.with_frame(node, deleted)))
+                results[node] = results[node].union(_result(node, replaced.with_frame(node, deleted)))
             gone = operators.all_taken_back(node.input)
             if gone is not None:
                 taken_back[node] = _result(node, gone)
@@ -253,27 +292,33 @@ def recomputed(
                 if ends_after_ms is not None:
                     again_ends_after_ms[node] = ends_after_ms
     operators.report_overtaken(readers)
-    log = journal.with_raised(_log(decoded.values()))
+    log = journal.with_raised(log_sources.places(decoded.values()))
+    fates = once(journal.fates(log))
+    ledgers = {
+        "late": journal.late(log),
+        "fates": fates,
+        "rejected": log_sources.rejected(log),
+        "unread": journal.unread(log),
+        "beyond": operators.all_beyond(),
+    }
     return Recomputed(
-        results=results,
-        late=journal.late(log),
-        fates=journal.fates(log),
-        rejected=_rejected(log),
-        unread=journal.unread(log),
-        entries=entries,
+        results=handover.all_given(results),
         held_after_ms={node: operators.held_after_ms(node) for node in rows if isinstance(node, Suppress)},
-        again=again,
+        again=handover.all_given(again),
         again_since_ms=again_since_ms,
         again_ends_after_ms=again_ends_after_ms,
-        taken_back=taken_back,
-        beyond=operators.all_beyond(),
+        taken_back=handover.all_given(taken_back),
         rows=rows,
+        handover=handover,
+        _ledgers=handover.all_given(ledgers),
+        _fates=fates,
         _operators=operators,
         _decoded=decoded,
+        _is_first=same_logs is None,
     )
 
 
-def _made_or_raised(node: Node, above: list[Rows], operators: Stateful) -> DataFrame | None:
+def _made_or_raised(node: Node, above: list[Rows], operators: Stateful) -> Frame | None:
     """The rows that the function of ``node`` made, beside the records for which it raised; None where it has none."""
     match node:
         case FlatMap():
@@ -301,11 +346,11 @@ def _forked(rows: Rows, number: int | None) -> Rows:
     """``rows`` as they go to one of several readers."""
     if number is None:
         return rows
-    return replace(rows, frame=rows.frame.withColumn(ORDER, after(F.col(ORDER), F.lit(number))))
+    return replace(rows, frame=rows.frame.with_column(ORDER, after(F.col(ORDER), F.lit(number))))
 
 
 def _rows_of(
-    node: Node, above: list[Rows], decoded: Mapping[str, DataFrame], operators: Stateful, readers: Readers
+    node: Node, above: list[Rows], decoded: Mapping[str, Frame], operators: Stateful, readers: Readers
 ) -> Rows:
     require_updates(node, [(one.node, one.holds) for one in above])
     match node:
@@ -321,7 +366,7 @@ def _rows_of(
             return table_joined(node, *above, carrying=operators.carrying)
         case ToTable():
             made = log_tables.changes(node, above[0], operators.carrying, only_by_time=is_asked_by_time(node, readers))
-            has_key = named(node.key).isNotNull()
+            has_key = named(node.key).is_not_null()
             operators.journal.note(above[0].current, F.when(has_key, "counted").otherwise("null key"))
             return made
         case TableFilter():
@@ -341,35 +386,12 @@ def _rows_of(
     return stateless(node, above)
 
 
-def _result(node: Written, rows: Rows) -> DataFrame:
+def _result(node: Written, rows: Rows) -> Frame:
     """The rows that ``node`` writes; a plain value that is null equals a deletion."""
     value, deleted = node.topic.value, F.col(IS_NULL)
     if isinstance(value, PlainValue):
-        deleted |= named(value.name).isNull()
+        deleted = deleted | named(value.name).is_null()
     frame = rows.current if rows.holds == "records" else rows.latest
     whence = origin() if rows.holds == "records" else F.lit(None).cast("string")
-    return frame.select(
-        *map(named, rows.node.fields),
-        F.col(TIME).alias(RESULT_TIME),
-        deleted.alias(DELETED),
-        whence.alias(ORIGIN),
-    )
-
-
-def _log(decoded: Iterable[DataFrame]) -> DataFrame:
-    parts = [one.select(TOPIC, PARTITION, OFFSET, TIME, "reason", "detail") for one in decoded]
-    log = parts[0]
-    for part in parts[1:]:
-        log = log.union(part)
-    return log
-
-
-def _rejected(log: DataFrame) -> DataFrame:
-    return log.where(F.col("reason").isNotNull()).select(
-        F.col(TOPIC).alias("topic"),
-        F.col(PARTITION).alias("partition"),
-        F.col(OFFSET).alias("offset"),
-        F.col(TIME).alias("timestamp_ms"),
-        "reason",
-        "detail",
-    )
+    told = {RESULT_TIME: F.col(TIME), DELETED: deleted, ORIGIN: whence}
+    return frame.select(*map(named, rows.node.fields), *(one.alias(name) for name, one in told.items()))

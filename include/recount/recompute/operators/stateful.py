@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin
 from recount.declare.operators.nodes import Filter, Node, SelectKey, Sink, WindowedAggregate, WithFields
@@ -16,6 +12,9 @@ from recount.declare.operators.stateless import FlatMap, Foreach, Peek, Repartit
 from recount.declare.operators.tables import Suppress
 from recount.declare.windows import GlobalWindow, LastN
 from recount.recompute.decoding import IS_NULL
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column, named
+from recount.recompute.frames.duck_frames import Frame, no_rows, once, union_of
 from recount.recompute.operators import log_joins, log_processing, log_tables
 from recount.recompute.operators.carried import CLOCKS, IDENTITY, IS_NEW, Carrying, require_incremental
 from recount.recompute.operators.frontiers import (
@@ -58,10 +57,8 @@ from recount.recompute.operators.log_rows import (
 )
 from recount.recompute.operators.log_stateless import or_deleted, returned, stateless
 from recount.recompute.operators.windowed_rows import Windowing
-from recount.recompute.raw_log import once
 from recount.recompute.rules.time_rules import goes_by_offset, overdue_ms, waited_above_ms, waits_ms
 from recount.recompute.single_flow import NotRecomputable
-from recount.recompute.spark_columns import named
 
 BEYOND_SCHEMA = "topic string, partition int, offset long, timestamp_ms long, operator string"
 
@@ -98,17 +95,17 @@ class Stateful:
     journal: Journal
     carrying: Carrying
     clocks: Clocks
-    on_time: dict[Node, DataFrame] = field(default_factory=dict)
+    on_time: dict[Node, Frame] = field(default_factory=dict)
     again: dict[Node, Rows] = field(default_factory=dict)
     replaced: dict[Node, Rows] = field(default_factory=dict)
-    processed_or_raised: dict[Node, DataFrame] = field(default_factory=dict)
-    tried: dict[Node, DataFrame] = field(default_factory=dict)
-    looked_up_rows: dict[Node, DataFrame] = field(default_factory=dict)
-    asked: dict[StreamTableJoin, DataFrame] = field(default_factory=dict)
+    processed_or_raised: dict[Node, Frame] = field(default_factory=dict)
+    tried: dict[Node, Frame] = field(default_factory=dict)
+    looked_up_rows: dict[Node, Frame] = field(default_factory=dict)
+    asked: dict[StreamTableJoin, Frame] = field(default_factory=dict)
     taken_back: dict[Node, Rows] = field(default_factory=dict)
-    overtaken: dict[Node, DataFrame] = field(default_factory=dict)
-    waiting: dict[Node, DataFrame] = field(default_factory=dict)
-    beyond: list[DataFrame] = field(default_factory=list)
+    overtaken: dict[Node, Frame] = field(default_factory=dict)
+    waiting: dict[Node, Frame] = field(default_factory=dict)
+    beyond: list[Frame] = field(default_factory=list)
 
     def windowed(self, node: WindowedAggregate, above: Rows) -> Rows:
         """Records placed in windows, the late ones noted for each, the others aggregated."""
@@ -119,7 +116,7 @@ class Stateful:
         frames = [side.current for side in sides]
         keys = [named(side.key) for side in (node.left, node.right)]
         judging = [
-            (frame, ~F.col(IS_NULL) & key.isNull(), ~F.col(IS_NULL) & key.isNotNull())
+            (frame, ~F.col(IS_NULL) & key.is_null(), ~F.col(IS_NULL) & key.is_not_null())
             for frame, key in zip(frames, keys, strict=True)
         ]
         times = self.clocks.times(node, judging)
@@ -149,9 +146,7 @@ class Stateful:
             node, *known, alone_before_ms=bound_ms, alone_since_ms=before_ms, left_before=left_before
         )
 
-    def _left_before_partners(
-        self, node: StreamStreamJoin, known: Sequence[DataFrame], before_ms: int
-    ) -> DataFrame | None:
+    def _left_before_partners(self, node: StreamStreamJoin, known: Sequence[Frame], before_ms: int) -> Frame | None:
         """The records that left alone before partners on time came: a partition had been idle. None if none can.
 
         What was carried came before the first batch, and had left before it where its time is before ``before_ms``.
@@ -165,13 +160,13 @@ class Stateful:
         had_left = ~F.col(IS_NEW) & (F.col(TIME) < before_ms)
         left_at = F.when(had_left, -1).otherwise(F.greatest(LEFT_IN, log_joins.READ_IN))
         read_in = F.when(F.col(IS_NEW), F.col(log_joins.READ_IN)).otherwise(-1)
-        sides = (rows.withColumn(log_joins.READ_IN, read_in) for rows in (left, right))
-        numbered = (with_left_in(rows, self.batches, [until]).withColumn(LEFT_IN, left_at) for rows in sides)
+        sides = (rows.with_column(log_joins.READ_IN, read_in) for rows in (left, right))
+        numbered = (with_left_in(rows, self.batches, [until]).with_column(LEFT_IN, left_at) for rows in sides)
         found = once(log_joins.left_before_partners(node, *numbered))
         self.journal.unread_by(log_joins.partners_read_too_late(node, found))
         return found
 
-    def _read_in(self, side: Node, rows: DataFrame, batches: Sequence[BatchEnds]) -> DataFrame | None:
+    def _read_in(self, side: Node, rows: Frame, batches: Sequence[BatchEnds]) -> Frame | None:
         """``rows`` of a ``side`` of a join with ``READ_IN``; None where the log does not say when they came."""
         awaited, closed_by, time = waits(side), closing(side), F.col(TIME)
         if awaited is None and closed_by is not None:
@@ -179,16 +174,16 @@ class Stateful:
         if awaited is None:
             return None
         until = [Wait(self.clocks.frontiers_ms(one, batches), ahead_ms) for one, ahead_ms in awaited]
-        return with_left_in(rows, batches, until, time=time).withColumnRenamed(LEFT_IN, log_joins.READ_IN)
+        return with_left_in(rows, batches, until, time=time).renamed({LEFT_IN: log_joins.READ_IN})
 
-    def _joinable(self, node: StreamStreamJoin, side: int, on_time: DataFrame, key: Column) -> DataFrame:
+    def _joinable(self, node: StreamStreamJoin, side: int, on_time: Frame, key: Column) -> Frame:
         """The records of one ``side`` that others can be joined with."""
         what = f"side-{side}"
         known = self.carrying.with_carried(node, what, on_time)
 
-        def kept() -> DataFrame:
+        def kept() -> Frame:
             first_ms = behind(self.clocks.since_ms(node), log_joins.reach_ms(node))
-            return known.where(key.isNotNull() & (F.col(TIME) >= first_ms))
+            return known.where(key.is_not_null() & (F.col(TIME) >= first_ms))
 
         self.carrying.keep(node, what, kept)
         return known
@@ -208,7 +203,7 @@ class Stateful:
         if node.as_of == "event":
             keyed = self._asked_again(node, keyed, table)
 
-        def needed(versions: DataFrame) -> DataFrame:
+        def needed(versions: Frame) -> Frame:
             return versions if node.history_ms is None else self._within_history(node, versions, every)
 
         found = every = once(log_tables.looked_up(node, keyed, table, self.carrying, needed))
@@ -220,13 +215,13 @@ class Stateful:
             found = found.where(log_joins.of(log_joins.LEFT, IS_NEW))
         self.asked[node] = found
         by, row = log_joins.of(log_joins.LEFT, log_tables.BY), log_joins.of(log_joins.RIGHT, TIME)
-        missing = F.when(by.isNull(), "null key").otherwise("filtered")
-        fate = F.lit("counted") if node.kind == "left" else F.when(row.isNotNull(), "counted").otherwise(missing)
+        missing = F.when(by.is_null(), "null key").otherwise("filtered")
+        fate = F.lit("counted") if node.kind == "left" else F.when(row.is_not_null(), "counted").otherwise(missing)
         places = [log_joins.of(log_joins.LEFT, name).alias(name) for name in PLACE]
         self.journal.note(found.select(*places, fate.alias("__fate")), F.col("__fate"))
         return log_tables.with_table_row(node, found)
 
-    def _asking(self, node: StreamTableJoin, valued: DataFrame, history_ms: int) -> DataFrame:
+    def _asking(self, node: StreamTableJoin, valued: Frame, history_ms: int) -> Frame:
         """``valued`` rows with ``ASKED``; those for which that is not their own time are late for the history."""
         if leaves_at_once(node.left):
             timed = judged(valued, self.clocks.times_of_all_always(node.left))
@@ -251,26 +246,26 @@ class Stateful:
         timed = once(timed)
         if self.lateness:
             margin = log_tables.margin(history_ms)
-            asks = F.col(OFFSET).isNotNull() & log_tables.by_of(node).isNotNull()
+            asks = F.col(OFFSET).is_not_null() & log_tables.by_of(node).is_not_null()
             self._late(timed.where((margin >= 0) & asks), named(node.key), margin)
         return log_tables.asking(timed, history_ms).drop(STREAM_TIME)
 
-    def _within_history(self, node: StreamTableJoin, versions: DataFrame, found: DataFrame) -> DataFrame:
+    def _within_history(self, node: StreamTableJoin, versions: Frame, found: Frame) -> Frame:
         """The ``versions`` that later rows can ask for, or those that wait, or again those of the look back."""
         assert node.history_ms is not None
-        rows = found.select(f"{log_joins.LEFT}.*")
+        rows = found.parts_of(log_joins.LEFT)
         again = rows.where(F.col(TIME) >= self.clocks.since_ms(node.left))
         if log_tables.READ not in again.columns:
-            again = again.withColumn(log_tables.READ, F.lit(None).cast("map<string, long>"))
+            again = again.with_column(log_tables.READ, F.lit(None).cast(log_tables.READ_TYPE))
         bounds_ms = [self.clocks.frontier_now_ms(node) - node.history_ms, _least_ms(again)]
         if node in self.waiting:
             bounds_ms.append(_least_ms(self.waiting[node]))
-        told = again.where(F.col(log_tables.READ).isNotNull()).select(F.map_entries(log_tables.READ).alias("__read"))
-        ends = [{one["key"]: one["value"] for one in row["__read"]} for row in told.distinct().collect()]
+        told = again.where(F.col(log_tables.READ).is_not_null()).select(log_tables.READ).distinct()
+        ends = [dict(row[log_tables.READ]) for row in told.rows()]
         bound_ms = min(ms for ms in bounds_ms if ms is not None)
         return log_tables.without_forgotten(node, versions, bound_ms, log_tables.seen_by_all(ends))
 
-    def _asked_again(self, node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame:
+    def _asked_again(self, node: StreamTableJoin, keyed: Frame, table: Rows) -> Frame:
         """With the rows of the look back, for which a change of the table can come yet; older changes are reported."""
         first_ms = self.carrying.since_before_ms(node.left)
         if first_ms >= NONE_DUE // 2 and not self.lateness:
@@ -279,7 +274,7 @@ class Stateful:
         self.carrying.keep(node, "asked", lambda: known.where(F.col(TIME) >= self.clocks.since_ms(node.left)))
         return known
 
-    def _due(self, node: StreamTableJoin, valued: DataFrame, grace_ms: int) -> DataFrame:
+    def _due(self, node: StreamTableJoin, valued: Frame, grace_ms: int) -> Frame:
         """The judged records that the table's time has reached; the others wait."""
         timed = judged(valued, self.clocks.times_of_all(node.left))
         known = self.carrying.with_carried(node, "waiting", timed)
@@ -292,7 +287,7 @@ class Stateful:
             self.waiting[node] = known.where(~is_due)
         return known.where(is_due).drop(IS_NEW)
 
-    def _with_read(self, node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame:
+    def _with_read(self, node: StreamTableJoin, keyed: Frame, table: Rows) -> Frame:
         """How far the table had been read when each record looked its row up; the whole of it, where nobody said."""
         awaited = waits(node)
         if node.grace_ms is None:
@@ -300,18 +295,18 @@ class Stateful:
                 return keyed
             require_offsets(node, table.holds)
             if leaves_at_once(node.left):
-                return log_tables.with_read(keyed, self.table_ends, self.carrying.session)
+                return log_tables.with_read(keyed, self.table_ends, self.carrying.handover.database)
             if self.batches is not None and leaves_when_read(node.left):
-                return log_tables.with_read_of_all(keyed, self.batches, self.carrying.session)
+                return log_tables.with_read_of_all(keyed, self.batches, self.carrying.handover.database)
         if self.batches is None or awaited is None or not lies_in_the_log(node.right):
             return keyed
         until = [Wait(self.clocks.frontiers_ms(one, self.batches), ahead_ms) for one, ahead_ms in awaited]
-        return log_tables.with_read_when_due(keyed, self.batches, until, self.carrying.session)
+        return log_tables.with_read_when_due(keyed, self.batches, until, self.carrying.handover.database)
 
     def deduplicated(self, node: Deduplicate, above: Rows) -> Rows:
         """The first of each id; a record is late when its id's horizon has passed."""
-        frame = above.current.withColumn(IDENTITY, log_processing.identity(node))
-        has_id = F.col(IDENTITY).isNotNull()
+        frame = above.current.with_column(IDENTITY, log_processing.identity(node))
+        has_id = F.col(IDENTITY).is_not_null()
         timed = judged(frame, self.clocks.times(node, [(frame, ~has_id, has_id)]))
         margin = F.col(STREAM_TIME) - F.col(TIME) - node.horizon_ms - 1
         late = F.coalesce(margin >= 0, F.lit(False))
@@ -333,27 +328,27 @@ class Stateful:
             return F.lit(True)
         return F.col(TIME) + node.horizon_ms < self.clocks.frontier_now_ms(node)
 
-    def _decided(self, node: Deduplicate, on_time: DataFrame) -> DataFrame:
+    def _decided(self, node: Deduplicate, on_time: Frame) -> Frame:
         """The records on time and those that were carried, with ``WINS``.
 
         Carried are the records of a horizon, and winners of the horizon before it: what they are is settled.
         """
         horizon_ms, handed_on = node.horizon_ms, F.col(log_processing.HANDED_ON)
-        new = on_time.withColumns({log_processing.HANDED_ON: F.lit(False), log_processing.WON: F.lit(False)})
+        new = on_time.with_columns({log_processing.HANDED_ON: F.lit(False), log_processing.WON: F.lit(False)})
         known = self.carrying.with_carried(node, "records", new)
         is_old = F.col(TIME) < behind(self.carrying.since_before_ms(node), horizon_ms)
-        known = known.withColumn(log_processing.SETTLED, ~F.col(IS_NEW) & F.col(log_processing.WON) & is_old)
+        known = known.with_column(log_processing.SETTLED, ~F.col(IS_NEW) & F.col(log_processing.WON) & is_old)
         if self.lateness and self.batches is not None and not goes_by_offset(node):
             decided_by = Wait(self.clocks.frontiers_ms(node, self.batches), horizon_ms + 1)
             numbered = with_left_in(known, self.batches, [decided_by])
-            known = numbered.withColumn(LEFT_IN, F.when(handed_on, -1).otherwise(F.col(LEFT_IN)))
+            known = numbered.with_column(LEFT_IN, F.when(handed_on, -1).otherwise(F.col(LEFT_IN)))
         decided = once(log_processing.with_winners(node, known))
 
-        def kept() -> DataFrame:
+        def kept() -> Frame:
             wins, first_ms = F.col(log_processing.WINS), behind(self.clocks.since_ms(node), horizon_ms)
             near = (F.col(TIME) >= first_ms) | (wins & (F.col(TIME) >= behind(first_ms, horizon_ms)))
             told = {log_processing.HANDED_ON: handed_on | (wins & self._has_left(node)), log_processing.WON: wins}
-            return decided.where(near).withColumns(told)
+            return decided.where(near).with_columns(told)
 
         self.carrying.keep(node, "records", kept)
         return decided
@@ -366,18 +361,18 @@ class Stateful:
         margin = passed - F.col(TIME) - node.grace_ms - 1
         late = F.coalesce(margin >= 0, F.lit(False))
         self.journal.note(timed, F.when(late, "late"))
-        self._late(timed.where(late).withColumn(STREAM_TIME, passed), named(node.key), margin)
+        self._late(timed.where(late).with_column(STREAM_TIME, passed), named(node.key), margin)
         known = self.carrying.with_carried(node, "held", timed.where(~late).drop(REACHED_BEFORE))
         if self.batches is not None:
             known = once(known)
         is_due = F.col(TIME) + node.grace_ms < self.clocks.frontier_now_ms(node)
         self.carrying.keep(node, "held", lambda: known.where(~is_due))
         self.journal.note(known.where(~is_due), F.lit("waiting"))
-        by_time = {ORDER: F.concat(at_time(), F.col(ORDER)), TURN: F.lit(None).cast(TURN_TYPE)}
-        ordered = held_back(known.where(is_due)).withColumns(by_time)
+        by_time = {ORDER: F.list_of_all(at_time(), F.col(ORDER)), TURN: F.lit(None).cast(TURN_TYPE)}
+        ordered = held_back(known.where(is_due)).with_columns(by_time)
         return above.with_frame(node, shaped(ordered, node.fields), "records")
 
-    def _with_passed(self, node: Node, timed: DataFrame) -> tuple[DataFrame, Column]:
+    def _with_passed(self, node: Node, timed: Frame) -> tuple[Frame, Column]:
         """``timed``, and the time up to which records had left when each was read: no earlier one is on time any more.
 
         That of its own partition; or the frontier, where the partition had been idle.
@@ -391,19 +386,19 @@ class Stateful:
     def processed(self, node: Process, above: Rows) -> Rows:
         """Each key's records in their order, with timers; at last those that the frontier has reached."""
         require_ordered(node.input, node)
-        frame, has_key = above.current, named(node.key).isNotNull()
+        frame, has_key = above.current, named(node.key).is_not_null()
         found = self.clocks.times_before(node, [(frame, ~has_key, log_processing.takes(node))])
         timed = judged(frame.where(log_processing.takes(node)), found)
-        reached = timed.withColumn(STREAM_TIME, F.col(STREAM_TIME) - waited_above_ms(node))
+        reached = timed.with_column(STREAM_TIME, F.col(STREAM_TIME) - waited_above_ms(node))
         fate = F.when(~has_key, "null key").when(F.col(IS_NULL), "null value").otherwise("counted")
         self.journal.note(frame, fate)
         end_ms = self.clocks.timers_end_ms(node)
-        known = reached.withColumn(log_processing.STATE, F.lit(None).cast("string"))
+        known = reached.with_column(log_processing.STATE, F.lit(None).cast("string"))
         before = self.carrying.carried_to(node, "states", [node.key, log_processing.STATE])
         if before is not None:
-            known = known.unionByName(before.drop(IS_NEW), allowMissingColumns=True)
+            known = known.union(before.drop(IS_NEW))
         made = once(log_processing.processed_by_key(node, above, known, end_ms))
-        is_state = F.col(log_processing.STATE).isNotNull()
+        is_state = F.col(log_processing.STATE).is_not_null()
         self.carrying.keep(node, "states", lambda: made.where(is_state))
         self.processed_or_raised[node] = made.where(~is_state).drop(log_processing.STATE)
         return above.with_frame(node, returned(self.processed_or_raised[node]), "records")
@@ -421,7 +416,7 @@ class Stateful:
         reached_ms = self.clocks.own_frontier_ms(node)
         return reached_ms if reached_ms == ALL_DUE else reached_ms - node.limit_ms
 
-    def report_beyond(self, node: Node, rows: DataFrame) -> None:
+    def report_beyond(self, node: Node, rows: Frame) -> None:
         """Note that ``rows`` came to ``node`` too late for what was carried to it."""
         said = ("topic", "partition", "offset", "timestamp_ms")
         told = [F.col(name).alias(alias) for name, alias in zip((*PLACE, TIME), said, strict=True)]
@@ -470,12 +465,12 @@ class Stateful:
             if not _ends_in_sinks(node, readers, _FROM_ONE if node in self.taken_back else _ONE_FROM_ONE):
                 self.report_beyond(node, changes)
 
-    def all_beyond(self) -> DataFrame:
+    def all_beyond(self) -> Frame:
         """The records that came too late for what was carried, each with the operator that says so."""
-        nothing = self.carrying.session.createDataFrame([], BEYOND_SCHEMA)
-        return reduce(DataFrame.unionByName, self.beyond, nothing)
+        nothing = no_rows(self.carrying.handover.database, BEYOND_SCHEMA)
+        return union_of([nothing, *self.beyond])
 
-    def kept(self) -> dict[str, DataFrame]:
+    def kept(self) -> dict[str, Frame]:
         """The frames that the next interval of the log needs."""
         assert self.batches is not None, "a part of the log ends with a batch"
         require_incremental(self.carrying.names)
@@ -486,7 +481,7 @@ class Stateful:
         """The end of the look back of the operator that is farthest behind; ``ALL_DUE`` where none looks back."""
         return min((self.clocks.since_ms(node) for node in self.carrying.asked), default=ALL_DUE)
 
-    def _within_reach(self, node: Node, on_time: DataFrame, back_ms: int, spared: Column | None = None) -> DataFrame:
+    def _within_reach(self, node: Node, on_time: Frame, back_ms: int, spared: Column | None = None) -> Frame:
         """Without new records more than ``back_ms`` older than the look back goes, but those that are ``spared``."""
         first_ms = behind(self.carrying.since_before_ms(node), back_ms)
         if first_ms < NONE_DUE // 2:
@@ -495,7 +490,7 @@ class Stateful:
         self.report_beyond(node, on_time.where(is_gone))
         return on_time.where(~is_gone)
 
-    def _late(self, rows: DataFrame, key: Column, margin: Column) -> None:
+    def _late(self, rows: Frame, key: Column, margin: Column) -> None:
         self.journal.late_for(rows, key, margin, F.lit(None), F.lit(None))
 
 
@@ -507,9 +502,9 @@ def _leaving(node: Node, found: Mapping[Node, Rows], through: _Kinds) -> Rows | 
     return None if above is None else stateless(node, [above])
 
 
-def _least_ms(asking: DataFrame) -> int | None:
+def _least_ms(asking: Frame) -> int | None:
     """The earliest time as of which a row asks; None without any."""
-    [row] = asking.agg(F.min(log_tables.ASKED).alias("least")).collect()
+    [row] = asking.agg(F.smallest(log_tables.ASKED).alias("least")).rows()
     found: int | None = row["least"]
     return found
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
 from recount.declare.operators.nodes import WindowedAggregate
 from recount.declare.windows import ClosingWindows, GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column, named
+from recount.recompute.frames.duck_frames import Frame, once
 from recount.recompute.operators import log_windows
 from recount.recompute.operators.carried import IS_NEW
 from recount.recompute.operators.frontiers import NONE_DUE, behind
@@ -20,11 +20,9 @@ from recount.recompute.operators.log_rows import ORDER, STREAM_TIME, TIME, Rows,
 from recount.recompute.operators.log_sessions import is_out_of_reach, with_reachable
 from recount.recompute.operators.log_stateless import tried
 from recount.recompute.operators.log_windows import END, IS_LATE, START, TOUCHED
-from recount.recompute.raw_log import once
 from recount.recompute.rules.number_rules import newest_start
 from recount.recompute.rules.result_rules import tries_folds
 from recount.recompute.rules.time_rules import overdue_ms, replaced_for_ms
-from recount.recompute.spark_columns import named
 
 if TYPE_CHECKING:
     from recount.recompute.operators.stateful import Stateful
@@ -45,7 +43,7 @@ class Windowing:
         """Records placed in windows, the late ones noted for each, the others aggregated."""
         node, journal = self.node, self.operators.journal
         frame, takes = above.current, log_windows.takes(node)
-        has_key = named(node.key).isNotNull()
+        has_key = named(node.key).is_not_null()
         journal.note(frame.where(~takes), F.when(has_key, "null value").otherwise("null key"))
         times = self.operators.clocks.times(node, [(frame, ~has_key, takes)])
         new = judged(frame.where(takes), None if self._closing is None else times)
@@ -87,20 +85,20 @@ class Windowing:
         """Whether windows lie where records do, so that a new one can make others of them."""
         return isinstance(self.node.windows, SlidingWindows | SessionWindows)
 
-    def _with_carried(self, new: DataFrame) -> DataFrame:
+    def _with_carried(self, new: Frame) -> Frame:
         """``new`` rows, and those that were carried where that is records; those ``IS_REPLACED`` are to be left out."""
         if log_windows.goes_on(self.node):
-            return new.withColumns({IS_NEW: F.lit(True), IS_REPLACED: F.lit(False)})
+            return new.with_columns({IS_NEW: F.lit(True), IS_REPLACED: F.lit(False)})
         known = self.operators.carrying.with_carried(self.node, "records", new)
         replaced = self.operators.all_replaced(self.node.input)
         if replaced is None:
-            return self._within_reach_of_sessions(known.withColumn(IS_REPLACED, F.lit(False)))
+            return self._within_reach_of_sessions(known.with_column(IS_REPLACED, F.lit(False)))
         orders = replaced.frame.select(F.col(ORDER).alias("__replaced")).distinct()
         marked = known.join(orders, F.col(ORDER) == F.col("__replaced"), "left")
-        is_replaced = ~F.col(IS_NEW) & F.col("__replaced").isNotNull()
-        return once(self._within_reach_of_sessions(marked.withColumn(IS_REPLACED, is_replaced).drop("__replaced")))
+        is_replaced = ~F.col(IS_NEW) & F.col("__replaced").is_not_null()
+        return once(self._within_reach_of_sessions(marked.with_column(IS_REPLACED, is_replaced).drop("__replaced")))
 
-    def _within_reach(self, on_time: DataFrame) -> DataFrame:
+    def _within_reach(self, on_time: Frame) -> Frame:
         """Without windows that had been closed for longer than the look back, of which records are not carried."""
         if self._closing is None or isinstance(self._closing, SessionWindows):
             return on_time
@@ -111,7 +109,7 @@ class Windowing:
         self.operators.report_beyond(self.node, on_time.where(is_gone & F.col(IS_NEW)))
         return on_time.where(~is_gone)
 
-    def _within_reach_of_sessions(self, known: DataFrame) -> DataFrame:
+    def _within_reach_of_sessions(self, known: Frame) -> Frame:
         """Without new records that were on time and could be in a session that is not carried."""
         windows = self.node.windows
         if not isinstance(windows, SessionWindows):
@@ -132,7 +130,7 @@ class Windowing:
     def _since_before_ms(self) -> int:
         return behind(self.operators.carrying.since_before_ms(self.node), self._replaced_for_ms or 0)
 
-    def _with_amounts(self, on_time: DataFrame) -> DataFrame:
+    def _with_amounts(self, on_time: Frame) -> Frame:
         """The new rows, and for each window a row with what the rows before them amount to."""
         node, carrying = self.node, self.operators.carrying
         columns = [node.key, START, END, *(BEFORE + name for name in node.aggregates), TIME]
@@ -146,9 +144,9 @@ class Windowing:
         else:
             on_time = self._tried(on_time)
         self.operators.on_time[node] = on_time
-        everything = on_time if before is None else on_time.unionByName(before, allowMissingColumns=True)
+        everything = on_time if before is None else on_time.union(before)
 
-        def kept() -> DataFrame:
+        def kept() -> Frame:
             amounts = log_windows.amounts(node, everything)
             return amounts if self._closing is None else amounts.where(self._is_open(self._since_ms()))
 
@@ -160,14 +158,14 @@ class Windowing:
         is_open: Column = overdue_ms(self._closing, F.col(END), F.lit(clock_ms)) < 0
         return is_open
 
-    def _tried(self, placed: DataFrame) -> DataFrame:
+    def _tried(self, placed: Frame) -> Frame:
         if not tries_folds(self.node):
             return placed
         found = once(tried(self.node, placed, (START, END)))
         self.operators.tried[self.node] = found.where(F.col(IS_NEW))
         return found
 
-    def _reachable(self, known: DataFrame, on_time: DataFrame) -> DataFrame:
+    def _reachable(self, known: Frame, on_time: Frame) -> Frame:
         """The records with which those to come can still share a window that is within the look back."""
         match self.node.windows:
             case GlobalWindow() | LastN():
@@ -184,11 +182,11 @@ class Windowing:
                 return known.where(~is_late & (F.col(TIME) >= first_ms))
             case SessionWindows() as sessions:
                 # accepted is accepted, whatever was carried of the session that it was accepted for
-                accepted = on_time.withColumn(STREAM_TIME, F.lit(None).cast("long"))
+                accepted = on_time.with_column(STREAM_TIME, F.lit(None).cast("long"))
                 return with_reachable(self.node.key, sessions, accepted, (START, END), self._since_ms())
         raise AssertionError(self.node.windows)
 
-    def _windows_before(self, known: DataFrame) -> DataFrame | None:
+    def _windows_before(self, known: Frame) -> Frame | None:
         """The windows that were there at the last cut, ``TOUCHED`` where a record in them is replaced.
 
         None where new records cannot make others of them; of windows that lie elsewhere than records the touched ones.
@@ -199,10 +197,10 @@ class Windowing:
         if isinstance(self.node.windows, SlidingWindows):
             placed = placed.where(self._is_open(self._since_before_ms()))
         key = named(self.node.key).alias(self.node.key)
-        found = placed.groupBy(key, START, END).agg(F.bool_or(IS_REPLACED).alias(TOUCHED))
+        found = placed.group_by(key, START, END).agg(F.any_holds(IS_REPLACED).alias(TOUCHED))
         return once(found if self._follows_records else found.where(TOUCHED))
 
-    def _left(self, rows: DataFrame, before: DataFrame | None = None) -> Rows:
+    def _left(self, rows: Frame, before: Frame | None = None) -> Rows:
         """The results that left, with ``again`` those that may have left before."""
         node, operators = self.node, self.operators
         is_final = node.emission.kind == "final"
@@ -233,29 +231,29 @@ class Windowing:
                     left = self._with_added(left, results, before)
             gone = self._gone(before, rows)
             if not is_final:
-                left = left.unionByName(gone)
+                left = left.union(gone)
             elif replaced_for_ms(node) is not None:
-                changed = results.where(F.col(TOUCHED) & was_due).unionByName(gone)
+                changed = results.where(F.col(TOUCHED) & was_due).union(gone)
                 operators.replaced[node] = made.with_frame(node, _plain(changed))
-            results = results.unionByName(gone)
+            results = results.union(gone)
         if self._closing is not None and is_carried and made.holds != "latest":
             operators.again[node] = made.with_frame(node, _plain(results))
         return made.with_frame(node, _plain(left))
 
-    def _touched(self, results: DataFrame, before: DataFrame) -> DataFrame:
+    def _touched(self, results: Frame, before: Frame) -> Frame:
         """``results``, ``TOUCHED`` too where a record was replaced."""
         window = [self.node.key, START, END]
         changed = before.select(*map(named, window), F.col(TOUCHED).alias("__changed"))
         joined = results.join(changed, window, "left").select(*map(named, results.columns), "__changed")
-        return joined.withColumn(TOUCHED, F.col(TOUCHED) | F.coalesce("__changed", F.lit(False))).drop("__changed")
+        return joined.with_column(TOUCHED, F.col(TOUCHED) | F.coalesce("__changed", F.lit(False))).drop("__changed")
 
-    def _with_added(self, left: DataFrame, results: DataFrame, before: DataFrame) -> DataFrame:
+    def _with_added(self, left: Frame, results: Frame, before: Frame) -> Frame:
         """The windows that were not there ``before`` leave now."""
         window = [self.node.key, START, END]
         added = results.join(before, window, "left_anti").select(*map(named, results.columns))
-        return left.unionByName(added).dropDuplicates(window)
+        return left.union(added).one_of_each(window)
 
-    def _gone(self, before: DataFrame, there: DataFrame) -> DataFrame:
+    def _gone(self, before: Frame, there: Frame) -> Frame:
         """The windows that were there ``before`` and are there no more, as deletions."""
         window = [self.node.key, START, END]
         return log_windows.withdrawn(
@@ -263,5 +261,5 @@ class Windowing:
         )
 
 
-def _plain(results: DataFrame) -> DataFrame:
+def _plain(results: Frame) -> Frame:
     return results.drop(TOUCHED, START, END)

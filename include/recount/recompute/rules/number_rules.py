@@ -1,4 +1,4 @@
-"""Rules of numbers: exact sums by Spark SQL, values that their type cannot hold, and the starts of time windows.
+"""Rules of numbers: exact sums by Spark SQL, and the starts of time windows.
 
 Source: "Values that do not fit" of docs/semantics.md. A sum is never null or another number where one is too large. A
 sum of DOUBLE, and one of decimals of many digits, is ``Total``: what does not fit while more is to come is carried
@@ -7,7 +7,7 @@ beside it. So what it comes to depends on no order, no partition and no cut betw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from typing import Any
@@ -15,16 +15,8 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from recount.declare import expressions as expr
-from recount.declare.expression_types import type_of
-from recount.declare.operators.joins import StreamTableJoin
-from recount.declare.operators.nodes import Filter, Node, SelectKey, WindowedAggregate, WithFields
-from recount.declare.operators.processing import Deduplicate
-from recount.declare.operators.stateless import Select
-from recount.declare.operators.tables import TableAggregate, TableFilter
 from recount.declare.schema import FieldType
 from recount.declare.windows import TimeWindows
-from recount.recompute.spark_columns import column, spark_type
 
 WIDE = "decimal(38, 0)"
 """Carries a sum of LONG."""
@@ -37,8 +29,6 @@ _HALF = 32
 _LOWER_DIGITS = 20
 _EXACT = Context(prec=100)
 Over = Callable[[Column], Column]
-_COMPUTES = frozenset({"+", "-", "*", "/"})
-_MOST_SAID = 200
 
 
 @dataclass(frozen=True)
@@ -133,18 +123,6 @@ def finished(sum_of: Total, kind: FieldType) -> Column:
     return F.when(sum_of.beyond.isNull(), sum_of.total).otherwise(F.raise_error(told))
 
 
-def mean(sum_of: Total, number: Column, given: FieldType) -> Column:
-    """The mean of ``number`` values of the type ``given``, as DOUBLE: of finite ones it is finite."""
-    count = number.cast("double")
-    plain = F.try_divide(sum_of.total.cast("double"), count)
-    if given.kind == "double":
-        scaled = (sum_of.beyond / count + sum_of.total / UNIT / count) * UNIT
-        beyond = F.greatest(F.lit(-MOST_DOUBLE), F.least(F.lit(MOST_DOUBLE), scaled))
-    else:
-        beyond = plain + sum_of.beyond.cast("double") * 10.0 ** (MOST_DIGITS - given.scale) / count
-    return F.when(sum_of.beyond.isNull(), plain).otherwise(beyond)
-
-
 def as_long(total: Column) -> Column:
     """A ``WIDE`` sum as the LONG that it was declared to be."""
     fits = total.isNull() | total.between(F.lit(-(2**63)), F.lit(2**63 - 1))
@@ -165,118 +143,20 @@ def _power_of_ten(exponent: int) -> Column:
     return F.lit(format(Decimal(1).scaleb(exponent), "f")).cast(f"decimal({-exponent}, {-exponent})")
 
 
-def reason_of(node: Node, prefix: str = "") -> Column | None:
-    """Why a row is set aside that reaches ``node``, by the first of its expressions that is out of range.
+def newest_start(windows: TimeWindows, time_ms: Any) -> Any:
+    """The start of the newest window that holds ``time_ms``: the last one that is not after it.
 
-    Null where none is, None where none ever is. ``prefix`` goes before the names of the columns of the fields.
+    Of a column of either engine it is one.
     """
-    fields = node.inputs[0].fields
-    kinds = [kind for tree in _evaluated(node) if (kind := kind_beyond(tree, fields, prefix)) is not None]
-    if not kinds:
-        return None
-    kind = F.coalesce(*kinds)
-    operator = node.in_reasons if isinstance(node, WindowedAggregate) else str(node)
-    return F.when(kind.isNotNull(), F.concat(F.lit("out-of-range: "), kind, F.lit(f" in {operator[:_MOST_SAID]}")))
+    advance_ms, since_ms = windows.advance_ms, time_ms - windows.origin_ms
+    return time_ms - (since_ms % advance_ms + advance_ms) % advance_ms
 
 
-def can_be(node: Node) -> bool:
-    """Whether an expression of ``node`` can be out of range, as far as its operators say."""
-    return any(_computes(tree) for tree in _evaluated(node))
+def all_starts(windows: TimeWindows, time_ms: Any, functions: Any) -> Any:
+    """The starts of all windows that hold ``time_ms``, rising; none before the newest that holds the epoch.
 
-
-def _computes(tree: expr.Expression) -> bool:
-    if not isinstance(tree, expr.Call):
-        return False
-    return tree.operator in {*_COMPUTES, "when", "coalesce"} or any(map(_computes, tree.arguments))
-
-
-def _evaluated(node: Node) -> list[expr.Expression]:
-    """In the order in which the operator evaluates them; of an aggregate, for the records that it takes."""
-    match node:
-        case Filter(predicate=predicate) | TableFilter(predicate=predicate):
-            return [predicate]
-        case SelectKey(by=by) | Deduplicate(by=by):
-            return [by]
-        case StreamTableJoin(by=found_by):
-            return [] if found_by is None else [found_by]
-        case WithFields(added=made) | Select(chosen=made):
-            return list(made.values())
-        case WindowedAggregate(aggregates=aggregates) | TableAggregate(aggregates=aggregates):
-            trees = [node.by] if isinstance(node, TableAggregate) else []
-            for one in aggregates.values():
-                of = expr.lit(None) if one.of is None else one.of
-                trees.append(of if one.where is None else expr.when(one.where, of, None))
-            return trees
-    return []
-
-
-def kind_beyond(tree: expr.Expression, fields: Mapping[str, FieldType], prefix: str) -> Column | None:
-    """The kind of the first part of ``tree`` that is evaluated and out of range; null where none is."""
-    if not isinstance(tree, expr.Call):
-        return None
-    if tree.operator == "when":
-        condition, *options = tree.arguments
-        then, otherwise = (_chosen_beyond(option, tree, fields, prefix) for option in options)
-        chosen = None
-        if then is not None or otherwise is not None:
-            is_true = column(condition, fields, prefix).cast("boolean")
-            chosen = F.when(is_true, _or_null(then)).otherwise(_or_null(otherwise))
-        return _first_of([kind_beyond(condition, fields, prefix), chosen])
-    if tree.operator == "coalesce":
-        found: Column | None = None
-        for option in reversed(tree.arguments):
-            later = None if found is None else F.when(column(option, fields, prefix).isNull(), found)
-            found = _first_of([_chosen_beyond(option, tree, fields, prefix), later])
-        return found
-    parts = [kind_beyond(argument, fields, prefix) for argument in tree.arguments]
-    return _first_of([*parts, _own_kind(tree, fields, prefix)])
-
-
-def _own_kind(tree: expr.Call, fields: Mapping[str, FieldType], prefix: str) -> Column | None:
-    kinds = [type_of(argument, fields) for argument in tree.arguments]
-    kind = type_of(tree, fields)
-    if tree.operator not in _COMPUTES or kind is None or None in kinds:
-        return None
-    value = column(tree, fields, prefix)
-    if kind.kind == "double":
-        is_exact = all(one is not None and one.kind != "double" for one in kinds)
-        if tree.operator == "/" and is_exact:
-            return None
-        return F.when(~(F.abs(value) < F.lit(float("inf"))), F.lit(kind.kind))
-    given = F.lit(True)
-    for argument in tree.arguments:
-        given &= column(argument, fields, prefix).isNotNull()
-    return F.when(given & value.isNull(), F.lit(kind.kind))
-
-
-def _chosen_beyond(
-    option: expr.Expression, tree: expr.Call, fields: Mapping[str, FieldType], prefix: str
-) -> Column | None:
-    """The same of ``option`` where ``tree`` chooses it, whose type may have less room before the point."""
-    kind, given = type_of(tree, fields), type_of(option, fields)
-    lost = None
-    if kind is not None and kind.kind == "decimal" and given is not None and given.scale < kind.scale:
-        value = column(option, fields, prefix)
-        lost = F.when(value.isNotNull() & value.try_cast(spark_type(kind)).isNull(), F.lit(kind.kind))
-    return _first_of([kind_beyond(option, fields, prefix), lost])
-
-
-def _first_of(kinds: Sequence[Column | None]) -> Column | None:
-    found = [kind for kind in kinds if kind is not None]
-    return F.coalesce(*found) if found else None
-
-
-def _or_null(kind: Column | None) -> Column:
-    return F.lit(None).cast("string") if kind is None else kind
-
-
-def newest_start(windows: TimeWindows, time_ms: Column) -> Column:
-    """The start of the newest window that holds ``time_ms``: the last one that is not after it."""
-    return time_ms - F.pmod(time_ms - windows.origin_ms, F.lit(windows.advance_ms))
-
-
-def all_starts(windows: TimeWindows, time_ms: Column) -> Column:
-    """The starts of all windows that hold ``time_ms``, rising; none before the newest that holds the epoch."""
+    ``functions`` are those of the engine of the column ``time_ms``.
+    """
     oldest = newest_start(windows, time_ms - windows.size_ms + windows.advance_ms)
-    first = F.greatest(newest_start(windows, F.lit(0)), oldest)
-    return F.sequence(first, newest_start(windows, time_ms), F.lit(windows.advance_ms).cast("long"))
+    first = functions.greatest(functions.lit(newest_start(windows, 0)), oldest)
+    return functions.sequence(first, newest_start(windows, time_ms), functions.lit(windows.advance_ms).cast("long"))

@@ -1,0 +1,1 @@
+"""Frames of rows that DuckDB computes: columns, functions, frames, their database, and the way from Spark and back."""
