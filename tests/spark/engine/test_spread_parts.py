@@ -38,7 +38,7 @@ Row = tuple[str, int, int, int, bytes | None, bytes]
 
 
 def clicks() -> Topology:
-    """Sessions, and the first of each page beside them."""
+    """Sessions, the first of each page, and records as they are, beside each other."""
     keyed = stream(CLICKS).select_key(user=col("user"))
     sessions = keyed.windowed_by(session("100 ms", grace="300 ms")).aggregate(n=count(), sum=total("n")).emit_final()
     firsts = stream(CLICKS).deduplicate(col("page"), horizon="2 s")
@@ -47,6 +47,7 @@ def clicks() -> Topology:
         sinks=[
             sessions.to(Topic(name="sessions", key="user")),
             firsts.select_key(page=col("page")).to(Topic(name="firsts", key="page")),
+            keyed.filter(col("n") > 6).to(Topic(name="much", key="user")),
         ],
     )
 
@@ -147,6 +148,18 @@ def hosts() -> list[psutil.Process]:
     return [one for one, told in every if "recount.engine.exchange.part_hosts" in told and told[-1] == java]
 
 
+def routed() -> Topology:
+    """Records that need no other."""
+    keyed = stream(CLICKS).select_key(user=col("user"))
+    return Topology(
+        name="routed",
+        sinks=[
+            keyed.filter(col("n") > 4).to(Topic(name="many", key="user")),
+            keyed.filter(col("n") <= 4).to(Topic(name="few", key="user")),
+        ],
+    )
+
+
 @pytest.fixture(scope="module")
 def log() -> list[list[Row]]:
     return drawn(7, 5, 600)
@@ -175,6 +188,18 @@ def test_parts_make_what_one_makes(
         run.batch(batch)
     assert parts_in(run.tables.state.read()) == spark.sparkContext.defaultParallelism > 1
     assert run.told() == alone
+
+
+def test_tasks_write_the_tables_of_sinks_that_need_nothing_else(
+    spark: SparkSession, log: list[list[Row]], tmp_path: Path
+) -> None:
+    by_driver, by_tasks = (Run(spark, tmp_path / str(many), routed(), spread_from=many) for many in (10_000, 100))
+    for batch in log[:3]:
+        by_driver.batch(batch)
+        by_tasks.batch(batch)
+    assert not any(one.files for one in by_driver.computed)
+    assert [len(one.files.get("outputs/many", ())) for one in by_tasks.computed] == [0, PARTITIONS, PARTITIONS]
+    assert by_tasks.told() == by_driver.told()
 
 
 def test_an_error_of_a_part_is_that_of_one_part(spark: SparkSession, tmp_path: Path) -> None:

@@ -47,6 +47,11 @@ RECORD_SCHEMA: dict[str, pl.DataType] = {
 """The columns of which a sink's records are made: bytes as Kafka has them, and the time."""
 
 
+def records_as(table: str) -> str:
+    """The name under which the ``record_columns`` of the output ``table`` leave a task that has written its rows."""
+    return f"records {table}"
+
+
 def record_columns(sink: Written, rows: pl.DataFrame, values: pl.Series | None = None) -> pl.DataFrame:
     """The columns (``RECORD_SCHEMA``) of the records that ``sink`` writes for ``rows`` of its output table.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +22,8 @@ Schema = Mapping[str, pl.DataType]
 Order = tuple[int, int]
 """Generation and batch."""
 
-STATE = "state"
+STATE, FILES = "state", "files"
+FILES_SCHEMA = {"table": pl.String(), "path": pl.String(), "size": pl.Int64(), "rows": pl.Int64()}
 _BATCH: Schema = {GENERATION: pl.Int32(), BATCH: pl.Int64()}
 _REJECTED = {name: kind for name, kind in REJECTED_SCHEMA.items() if not name.startswith("record_")}
 
@@ -52,6 +53,25 @@ def numbered(rows: pl.DataFrame, order: Order) -> pl.DataFrame:
     """``rows`` of the batch ``order`` as its tables have them."""
     generation, batch = order
     return rows.with_columns(pl.lit(generation, pl.Int32).alias(GENERATION), pl.lit(batch, pl.Int64).alias(BATCH))
+
+
+def filed(tables: Iterable[tuple[str, str, pl.DataFrame]], order: Order) -> pl.DataFrame:
+    """New files (``FILES_SCHEMA``) with the rows of the batch ``order``: of ``tables`` by name and folder.
+
+    Nobody sees them until they are committed.
+    """
+    files = [
+        (name, TableFile.write(folder, numbered(rows, order))) for name, folder, rows in tables if not rows.is_empty()
+    ]
+    return pl.DataFrame([(name, file.path, file.size, file.rows) for name, file in files], FILES_SCHEMA, orient="row")
+
+
+def files_in(filed: pl.DataFrame) -> dict[str, list[TableFile]]:
+    """The files of ``filed`` by table, as ``BatchRows`` has them."""
+    files: dict[str, list[TableFile]] = {}
+    for table, path, size, rows in filed.iter_rows():
+        files.setdefault(table, []).append(TableFile(path=path, size=size, rows=rows))
+    return files
 
 
 class StreamTables:
@@ -103,6 +123,11 @@ class StreamTables:
         )
         self.compaction = Compaction(others, self.state, self.ledger, self.trimming.trim)
         self._all = [*others, self.state, self.ledger.table]
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """The folder of each output table, by name."""
+        return {name: table.path for name, table in self.outputs.items()}
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -13,23 +13,21 @@ from pyspark.sql import DataFrame, SparkSession
 
 from recount.declare.changes import NOTHING_ADDED, Additions
 from recount.declare.topology import Topology, Written
-from recount.engine.commit.delta_table import TableFile
-from recount.engine.commit.output_records import record_columns
-from recount.engine.commit.stream_tables import STATE, Order, Schema, StreamTables
+from recount.engine.commit.output_records import record_columns, records_as
+from recount.engine.commit.stream_tables import FILES, STATE, Order, Schema, StreamTables, files_in
 from recount.engine.exchange.graph_part import (
     FATES_OF,
-    FILES,
     LATE,
     LOOKUPS,
+    NOWHERE,
     RAISED,
     USE,
     GraphPart,
     GraphPlan,
     counts_of,
     emitted_as,
-    records_as,
 )
-from recount.engine.exchange.spread_parts import SpreadParts
+from recount.engine.exchange.spread_parts import SpreadParts, tasks_see
 from recount.engine.exchange.work import Computed, staged
 from recount.engine.operators.batch_rows import PARTITION, TOPIC, written_schema
 from recount.engine.operators.partition_clock import PartitionClock
@@ -79,7 +77,8 @@ class GraphComputation:
         self._spread: SpreadParts | None = None
         self._spread_from, self._memory = spread_from, memory
         self._stored = 1
-        self._is_large = self._stays_together = False
+        self._is_large = self._is_decided = False
+        self._outputs: Mapping[str, str] = NOWHERE
         self._recovery: Future[int] | None = None
         self._use: dict[str, StateUse] = {}
         self._written = 0
@@ -112,37 +111,33 @@ class GraphComputation:
         written = self._tables.state.read().filter(earlier(before))
         self._recovery = in_background("recovery", lambda: self.load(written))
 
-    def _spread_where_it_helps(self, session: SparkSession, before: Order) -> None:
-        """Have tasks go on with parts of the keys, where batches are large or tasks had parts before."""
-        if self._spread or self._stays_together or self._tables is None or self.plan.dealing is None:
+    def _decide(self, session: SparkSession, before: Order) -> None:
+        """Once batches are large, or where tasks had parts before: have tasks write the tables, and hold the keys."""
+        if self._is_decided or self._tables is None or not (self._is_large or self._stored > 1):
             return
-        cores = session.sparkContext.defaultParallelism if self._is_large else 1
-        parts = self._stored if self._stored > 1 else cores
-        if parts == 1:
-            return
-        spread = SpreadParts(self.plan, parts, self._tables)
-        obstacle = self._obstacle(session, spread, parts)
+        self._is_decided = True
+        parts = self._stored if self._stored > 1 else session.sparkContext.defaultParallelism
+        obstacle = self._obstacle(session, self._tables.state.path, parts)
         if obstacle is None:
-            _LOG.info("from batch %d on, %d tasks have a part of the keys each", before[1], parts)
-            self._spread, self._part = spread, None
+            self._outputs = self._tables.folders
+            if self.plan.dealing is not None and parts > 1:
+                _LOG.info("from batch %d on, %d tasks have a part of the keys each", before[1], parts)
+                self._spread, self._part = SpreadParts(self.plan, parts, self._tables), None
             return
         _LOG.warning("all keys stay on the driver: %s", obstacle)
-        self._stays_together = True
-        if self._stored > 1:
+        if self._stored > 1 and self.plan.dealing is not None:
             self._begin_to_load(before)
 
-    def _obstacle(self, session: SparkSession, spread: SpreadParts, parts: int) -> str | None:
-        """The obstacle to parts in tasks, and what to do about it; None where there is none."""
-        left, needed = self._memory().left, parts * MEMORY_OF_A_PART
+    def _obstacle(self, session: SparkSession, state: str, parts: int) -> str | None:
+        """The obstacle to work of tasks on the tables, and what to do about it; None where there is none."""
+        processes = 0 if self.plan.dealing is None else parts
+        left, needed = self._memory().left, processes * MEMORY_OF_A_PART
         is_here = (session.sparkContext.master or "").startswith("local")
         if is_here and left is not None and left < needed:
-            need = f"{parts} processes need {needed >> 20} MiB"
+            need = f"{processes} processes need {needed >> 20} MiB"
             return f"{need}, and {left >> 20} MiB are left; give the driver more memory"
-        if not spread.tasks_see_tables(session):
-            return (
-                f"tasks do not see the table {spread.state}; put the tables on storage that the driver and all"
-                " executors share"
-            )
+        if not tasks_see(session, state, parts):
+            return f"tasks do not see the table {state}; put the tables on storage that driver and executors share"
         return None
 
     def load(self, written: pl.LazyFrame) -> int:
@@ -153,11 +148,11 @@ class GraphComputation:
 
     def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:
         """Decode, process, encode."""
-        self._spread_where_it_helps(records.sparkSession, before)
+        self._decide(records.sparkSession, before)
         if self._spread is not None:
             made = self._spread.process(records, span, clock, before, whole=self._is_much)
         else:
-            decoded = staged(records, self.plan.stage(span))
+            decoded = staged(records, self.plan.stage(span, before, self._outputs))
             if self._recovery:
                 rows = self._recovery.result()
                 self._recovery = None
@@ -189,7 +184,7 @@ class GraphComputation:
         return Computed(
             after=self.plan.advanced(clock, span, totals).with_counts(counts),
             state=tables[STATE],
-            files=_files(tables.get(FILES)),
+            files=files_in(tables[FILES]),
             late=tables[LATE],
             rejected=rejected,
             emitted={sink.table: rows.drop(VALUE) for sink, rows in emitted.items()},
@@ -215,13 +210,6 @@ class GraphComputation:
 def _found(tables: Mapping[str, pl.DataFrame], name: str) -> Iterator[pl.DataFrame]:
     if name in tables:
         yield tables[name]
-
-
-def _files(named: pl.DataFrame | None) -> dict[str, list[TableFile]]:
-    files: dict[str, list[TableFile]] = {}
-    for table, path, size, rows in () if named is None else named.iter_rows():
-        files.setdefault(table, []).append(TableFile(path=path, size=size, rows=rows))
-    return files
 
 
 def _counts(fates: pl.DataFrame, raised: pl.DataFrame, totals: pl.DataFrame) -> pl.DataFrame:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 import polars as pl
 
@@ -18,9 +19,8 @@ from recount.declare.columns import STREAM_TIME
 from recount.declare.operators.keys_and_fields import topics_needing_a_key
 from recount.declare.operators.processing import Deduplicate
 from recount.declare.topology import Topology
-from recount.engine.commit.delta_table import TableFile
-from recount.engine.commit.output_records import RECORD_SCHEMA, encoded_values, record_columns
-from recount.engine.commit.stream_tables import STATE, Order, numbered, output_name
+from recount.engine.commit.output_records import RECORD_SCHEMA, encoded_values, record_columns, records_as
+from recount.engine.commit.stream_tables import FILES, FILES_SCHEMA, STATE, Order, filed, output_name
 from recount.engine.exchange.dealing import Dealing, dealing_of, refused_table
 from recount.engine.operators.batch_graph import Graph, Made
 from recount.engine.operators.batch_operator import FATE, FATE_SCHEMA, FATES, TIMES_SCHEMA, Batch, time_frame
@@ -58,11 +58,13 @@ from recount.engine.state.graph_state import STATE_SCHEMA, WHOLE, GraphState, Pa
 LATE, RAISED, FATES_OF, LOOKUPS, USE = "late", "raised", "fates", "lookups", "use"
 RECORDS = "records"
 _PARTITION = [TOPIC, PARTITION]
-FILES = "files"
-FILES_SCHEMA = {"table": pl.String(), "path": pl.String(), "size": pl.Int64(), "rows": pl.Int64()}
 _FATES_SCHEMA: dict[str, pl.DataType] = {**FATE_SCHEMA, RECORDS: pl.Int64()}
 _LOOKUPS_SCHEMA = {"lookup": pl.String(), "asked": pl.Int64(), "missed": pl.Int64()}
 _USE_SCHEMA = {"state": pl.String(), **dict.fromkeys(("rows", "bytes", "puts", "gets", "written"), pl.Int64())}
+
+
+NOWHERE: Mapping[str, str] = MappingProxyType({})
+"""Tasks write no tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +84,16 @@ class GraphPlan:
         """How rows are dealt out to parts; None where there can be one part only."""
         return dealing_of(self.topology, self.steps)
 
-    def stage(self, span: BatchRange) -> RecordStage:
-        """The work of the tasks on the batch ``span``."""
+    def stage(self, span: BatchRange, order: Order = (0, 0), outputs: Mapping[str, str] = NOWHERE) -> RecordStage:
+        """The work of the tasks on the batch ``span``; for the rest see ``RecordStage``."""
         return RecordStage(
             steps=self.steps,
             sources={source.topic.name: source for source in self.topology.sources},
             keyed=topics_needing_a_key(self.topology),
             latest_ms=span.timestamp_ms + self.topology.max_future_ms,
             set_aside=span.set_aside,
+            order=order,
+            outputs=outputs,
         )
 
     def advanced(self, clock: PartitionClock, span: BatchRange, totals: pl.DataFrame) -> PartitionClock:
@@ -117,11 +121,6 @@ class GraphPlan:
 def emitted_as(table: str) -> str:
     """The name under which the rows of the output ``table`` leave a part, each with its encoded ``VALUE``."""
     return f"emitted {table}"
-
-
-def records_as(table: str) -> str:
-    """The name under which the ``record_columns`` of the output ``table`` leave a part that has written its rows."""
-    return f"records {table}"
 
 
 class GraphPart:
@@ -201,20 +200,13 @@ class GraphPart:
         These lie in the folders of the tables, ``state`` and ``outputs`` by name, and are named in ``FILES``; of the
         results there remain the ``record_columns``.
         """
-        left, files = dict(made), []
-        sinks = {emitted_as(sink.table): sink for sink in self._plan.topology.written}
-        wanted = {STATE: (STATE, state)}
-        wanted |= {emitted_as(table): (output_name(table), folder) for table, folder in outputs.items()}
-        for name, (table, folder) in wanted.items():
-            rows = left.pop(name, None)
-            if rows is None or rows.is_empty():
-                continue
-            columns = [column for column in rows.columns if column != VALUE]
-            file = TableFile.write(folder, numbered(rows.select(columns), order))
-            files.append((table, file.path, file.size, file.rows))
-            if name in sinks:
-                left[records_as(sinks[name].table)] = record_columns(sinks[name], rows, rows[VALUE])
-        return {**left, FILES: pl.DataFrame(files, FILES_SCHEMA, orient="row")}
+        left = dict(made)
+        rows = {STATE: (STATE, state, left.pop(STATE))}
+        for sink in self._plan.topology.written:
+            if (results := left.pop(emitted_as(sink.table), None)) is not None:
+                left[records_as(sink.table)] = record_columns(sink, results, results[VALUE])
+                rows[sink.table] = (output_name(sink.table), outputs[sink.table], results.drop(VALUE))
+        return {**left, FILES: filed(rows.values(), order)}
 
     @property
     def _keys(self) -> dict[str, str]:

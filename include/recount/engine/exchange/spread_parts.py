@@ -69,14 +69,34 @@ class PartTask:
         return pa.table([[number] * len(made), [name for name, _ in made], [ipc for _, ipc in made]], _MADE_SCHEMA)
 
 
+def tasks_see(session: SparkSession, path: str, tasks: int) -> bool:
+    """Whether each of so many ``tasks`` finds the table at ``path`` that is there for the driver.
+
+    On a cluster they do on storage that all share.
+    """
+    table = DeltaTable(path).metadata().id
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            sees = DeltaTable.is_deltatable(path) and DeltaTable(path).metadata().id == table
+            yield pa.record_batch([[sees] * batch.num_rows], names=["sees"])
+
+    return all(row.sees for row in _numbers(session, tasks).mapInArrow(look, "sees boolean").collect())
+
+
+def _numbers(session: SparkSession, parts: int) -> DataFrame:
+    """A row for each part, in the task of that part."""
+    return session.range(parts).selectExpr("cast(id as int) part").repartitionById(parts, "part")
+
+
 class SpreadParts:
     """The ``parts`` of the keys of ``plan``, held by tasks, which read and write files of its ``tables``."""
 
     def __init__(self, plan: GraphPlan, parts: int, tables: StreamTables) -> None:
         assert plan.dealing is not None, "there can be one part only"
         self._plan, self._dealing, self._parts = plan, plan.dealing, parts
-        self.state = tables.state.path
-        self._outputs = {name: table.path for name, table in tables.outputs.items()}
+        self._state = tables.state.path
+        self._outputs = tables.folders
         self._run = uuid4().hex
         self._homes: DataFrame | None = None
 
@@ -95,14 +115,14 @@ class SpreadParts:
             run=self._run,
             parts=self._parts,
             plan=self._pickled,
-            state=self.state,
+            state=self._state,
             before=before,
             span=span,
             clock=clock,
             whole=whole,
             outputs=self._outputs,
         )
-        stage = self._plan.stage(span)
+        stage = self._plan.stage(span, before, self._outputs)
         dealt = DealtStage(stage=stage, dealing=self._dealing, parts=self._parts)
         sent = given(records).mapInArrow(map_function(dealt), _SENT).repartitionById(self._parts, "part")
         homes = self._homes_of(records.sparkSession)
@@ -111,26 +131,9 @@ class SpreadParts:
         made = together.applyInArrow(lambda home, rows: task(home, rows), _MADE).collect()
         return self._joined(stage, sorted(made, key=lambda row: row.part))
 
-    def tasks_see_tables(self, session: SparkSession) -> bool:
-        """Whether tasks find the state table where the driver does: on a cluster they do on storage that all share."""
-        path, table = self.state, DeltaTable(self.state).metadata().id
-
-        def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                sees = DeltaTable.is_deltatable(path) and DeltaTable(path).metadata().id == table
-                yield pa.record_batch([[sees] * batch.num_rows], names=["sees"])
-
-        found = self._numbers(session).mapInArrow(look, "sees boolean").collect()
-        return all(row.sees for row in found)
-
-    def _numbers(self, session: SparkSession) -> DataFrame:
-        """A row for each part, in the task of that part."""
-        numbers = session.range(self._parts).selectExpr("cast(id as int) part")
-        return numbers.repartitionById(self._parts, "part")
-
     def _homes_of(self, session: SparkSession) -> DataFrame:
         if self._homes is None:
-            self._homes = self._numbers(session).persist()
+            self._homes = _numbers(session, self._parts).persist()
         return self._homes
 
     def _joined(self, stage: RecordStage, made: Sequence) -> dict[str, pl.DataFrame]:  # type: ignore[type-arg]

@@ -21,7 +21,8 @@ from recount.declare.operators.nodes import Node, SelectKey, Sink, Source, Windo
 from recount.declare.operators.processing import Deduplicate, Process
 from recount.declare.operators.stateless import Select, Through
 from recount.declare.topology import Topology, Written
-from recount.engine.commit.output_records import encoded_values
+from recount.engine.commit.output_records import RECORD_SCHEMA, encoded_values, record_columns, records_as
+from recount.engine.commit.stream_tables import FILES, FILES_SCHEMA, Order, filed, output_name
 from recount.engine.operators.batch_operator import TIMES_SCHEMA
 from recount.engine.operators.batch_rows import (
     ENTRY,
@@ -242,7 +243,8 @@ class RecordStage:
 
     It leaves ``rejected``, the partition's ``totals``, the times of its good records where an operator may pass some
     over, and the tables of ``steps``. ``keyed`` are the topics of which every record needs a key; ``latest_ms`` is the
-    last event time that is not absurd: the batch's recorded time plus ``max_future``.
+    last event time that is not absurd: the batch's recorded time plus ``max_future``. The rows of the sinks of which
+    ``outputs`` has the folder of the table are written there, for the batch ``order``, and their records leave.
     """
 
     steps: RecordSteps
@@ -250,6 +252,8 @@ class RecordStage:
     keyed: frozenset[str]
     latest_ms: int
     set_aside: Mapping[Partition, frozenset[int]] = field(default_factory=dict)
+    order: Order = (0, 0)
+    outputs: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The task: Arrow batches of one partition in, the tables out."""
@@ -274,7 +278,8 @@ class RecordStage:
         """The tables without rows, to which those of the tasks are added."""
         places = {name: META[name] for name in ENTRY}
         own = {TOTALS: TOTALS_SCHEMA, TIMES: TIMES_SCHEMA, WRITTEN: places, REJECTED: REJECTED_SCHEMA}
-        schemas = {**own, **self.steps.schemas}
+        records = {records_as(table): RECORD_SCHEMA for table in self.outputs}
+        schemas = {**own, **records, FILES: FILES_SCHEMA, **self.steps.schemas}
         return {name: [pl.DataFrame(schema=schema)] for name, schema in schemas.items()}
 
     def _intake(self, place: Partition) -> Intake:
@@ -311,4 +316,13 @@ class RecordStage:
             "dead_lettered": rejected.height,
             IN_SECONDS: good[IN_SECONDS].sum(),
         }
-        return {**tables, REJECTED: rejected, TOTALS: pl.DataFrame([totals], TOTALS_SCHEMA)}
+        return {**self._filed(tables), REJECTED: rejected, TOTALS: pl.DataFrame([totals], TOTALS_SCHEMA)}
+
+    def _filed(self, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        left, rows = dict(tables), []
+        for name, sink in self.steps.sinks.items():
+            if name in left and sink.table in self.outputs:
+                written = left.pop(name)
+                left[records_as(sink.table)] = record_columns(sink, written, written[VALUE])
+                rows.append((output_name(sink.table), self.outputs[sink.table], written.drop(VALUE)))
+        return {**left, FILES: filed(rows, self.order)}
