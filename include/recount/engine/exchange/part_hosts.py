@@ -34,6 +34,7 @@ from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.map_stage import from_ipc, to_ipc
 from recount.engine.stage.record_stage import TOTALS
 from recount.engine.state.graph_state import Part, since_snapshot
+from recount.runtime.errors import Transient
 from recount.tables.batch_proofs import earlier
 
 FAILED = "failed"
@@ -70,22 +71,37 @@ class Request:
 
 
 def ask(request: Request) -> Blobs:
-    """The tables that the part makes, from the process that holds it; one that has ended is started again, once."""
-    address = _address(request.number)
+    """The tables that the part makes, from the process that holds it; one that has ended is started again, once.
+
+    An error is a table too: ``Transient`` where there is no process that answers.
+    """
     payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
-    for attempt in (1, 2):
+    try:
+        address = _address(request.number)
         try:
-            connection = _CONNECTIONS.get(address) or _connected(address)
-            _CONNECTIONS[address] = connection
-            connection.send_bytes(payload)
-            found: Blobs = pickle.loads(connection.recv_bytes())  # noqa: S301 - see above
+            return _asked(address, payload)
         except (EOFError, OSError):
-            _CONNECTIONS.pop(address, None)
-            if attempt == 2:
-                raise
-        else:
-            return found
-    raise AssertionError("unreachable")
+            return _asked(address, payload)
+    except (EOFError, OSError) as error:
+        return [(FAILED, _pickled(_no_answer(request, error)))]
+
+
+def _asked(address: str, payload: bytes) -> Blobs:
+    connection = _CONNECTIONS.pop(address, None) or _connected(address)
+    connection.send_bytes(payload)
+    found: Blobs = pickle.loads(connection.recv_bytes())  # noqa: S301 - see above
+    _CONNECTIONS[address] = connection
+    return found
+
+
+def _no_answer(request: Request, error: Exception) -> Transient:
+    return Transient(
+        f"the process that holds part {request.number} of the keys does not answer",
+        given=f"{type(error).__name__}: {error}" if str(error) else "it has ended twice in one batch",
+        expected=f"a process that is reached through {_folder()}, a folder of this user alone",
+        remedy="where the system has killed it for want of memory, give the machine more, or the stream smaller batches"
+        " (--max-offsets); nothing is lost, the stream goes on after its last batch",
+    )
 
 
 _CONNECTIONS: dict[str, Connection] = {}
@@ -187,6 +203,7 @@ class PartHost:
                 held.part = None  # after an error it is not to be used again
                 made = _processed(part, request)
             except Exception as error:
+                error.add_note(f"in the process of a part:\n{traceback.format_exc()}")
                 return [(FAILED, _pickled(error))]
             held.run, held.part, held.after, held.used_s = request.run, part, request.before, time.monotonic()
             return made
@@ -227,7 +244,6 @@ def _processed(part: GraphPart, request: Request) -> Blobs:
 
 def _pickled(error: Exception) -> bytes:
     """The ``error``, or one with its text where it cannot leave the process."""
-    error.add_note(f"in the process of a part:\n{traceback.format_exc()}")
     try:
         return pickle.dumps(error)
     except Exception:
