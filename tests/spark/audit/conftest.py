@@ -41,6 +41,13 @@ START_MS = 28_000_000 * MINUTE_MS
 """A multiple of five minutes; as good an epoch as any."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Streams and audits run for real: minutes where other work shares the machine."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(1_800))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scene:
     """One stream (revenue by region, 5 min windows, 1 min grace) with topics and tables of its own."""

@@ -18,9 +18,6 @@ from recount.declare.topology import Topology
 from recount.kafka.compacted import published_head
 from recount.runtime.errors import Terminal
 
-pytestmark = pytest.mark.timeout(900)
-"""Streams and audits run for real: minutes where other work shares the machine."""
-
 
 def test_a_signed_audit_is_repeated_from_its_certificate_until_an_output_is_changed(
     scene: Scene, tmp_path: Path

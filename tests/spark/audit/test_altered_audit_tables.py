@@ -27,9 +27,6 @@ from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import RUNS
 
-pytestmark = pytest.mark.timeout(900)
-"""Streams and audits run for real: minutes where other work shares the machine."""
-
 
 @pytest.fixture
 def clinic(spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path) -> Clinic:

@@ -38,9 +38,6 @@ from recount.profile.home import Project
 from recount.profile.tamper import KINDS, Mutation, mutate
 from recount.runtime.errors import Terminal
 
-pytestmark = pytest.mark.timeout(1_800)
-"""Streams and audits run for real: minutes where other work shares the machine."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Hour:

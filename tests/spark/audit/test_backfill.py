@@ -36,8 +36,6 @@ from recount.serve.answer import AUDITED, answer
 from recount.serve.asked_sink import asked_sink
 from recount.serve.question import Question
 
-pytestmark = pytest.mark.timeout(900)
-
 
 def test_a_repair_completes_the_missed_result_and_a_second_repair_changes_nothing(scene: Scene) -> None:
     an_hour_of_orders(scene)

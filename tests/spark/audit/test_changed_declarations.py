@@ -39,8 +39,6 @@ from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import Proofs
 from recount.tables.decisions import DeclarationLog, OtherDeclaration
 
-pytestmark = pytest.mark.timeout(900)
-
 
 def redeclared(scene: Scene, size: str = "5 min", grace: str = "60 s", **more: Aggregate) -> Scene:
     """The same stream in the words of the scene, with other windows."""

@@ -20,9 +20,6 @@ from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 
-pytestmark = pytest.mark.timeout(900)
-"""Streams and audits run for real: minutes where other work shares the machine."""
-
 ALTERED: Mapping[str, Mapping[str, Any]] = {
     "tiers": {"credit": 99},
     "contacts": {"city": "Paris"},

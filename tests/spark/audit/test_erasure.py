@@ -22,9 +22,6 @@ from recount.runtime.errors import Terminal
 from recount.tables.decisions import ErasureLog
 from recount.tables.signed_orders import Erasure
 
-pytestmark = pytest.mark.timeout(900)
-"""Streams and audits run for real: minutes where other work shares the machine."""
-
 BEFORE = [
     *((ZOE, 0, 10.0), (NOAH, 1, 20.0), (ZOE, 4, 1.0), (ZOE, 9, 2.0), (EVE, 9, 2.0)),
     *((NOAH, 12, 5.0), (ANNA, 12, 6.0), (ZOE, 1, 99.0), (ZOE, 12, 3.0)),

@@ -18,9 +18,6 @@ from recount.declare.columns import REVISION
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 
-pytestmark = pytest.mark.timeout(900)
-"""Streams and audits run for real: minutes where other work shares the machine."""
-
 ALL = (ZOE, NOAH, ANNA, EVE)
 STREAMS = (
     list(KINDS) if "LAW_EXAMPLES" in os.environ else ["windows", pytest.param("joins", marks=pytest.mark.thorough)]

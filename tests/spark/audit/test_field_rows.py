@@ -25,7 +25,7 @@ from recount.engine.stage.partials import plan_of
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.thorough
 
 CASES = [case for case in RUNNING if case.on_broker and os.environ.get("FIELD_CASE", "") in case.name]
 """``FIELD_CASE=F3 pytest`` and the name of this file runs those with F3 in their name."""

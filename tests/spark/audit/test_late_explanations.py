@@ -29,9 +29,6 @@ from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 from recount.recompute.operators.log_tables import UNREAD_SCHEMA
 
-pytestmark = pytest.mark.timeout(1_800)
-
-
 VIEWS = Topic(name="views", key="user", value=RecordSchema.of(user=STRING))
 LATE_MS = 100_000
 _JUDGED = (

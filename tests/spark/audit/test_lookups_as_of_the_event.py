@@ -28,7 +28,6 @@ from recount.profile.home import Project
 from recount.recompute.operators.carried import LOOK_BACK_MS
 from recount.runtime.errors import Terminal, Transient
 
-pytestmark = pytest.mark.timeout(900)
 YEAR_MIN = 365 * 1_440
 CUSTOMERS, ORDERS, MOST = 330, 1_000, 300
 """The table alone is more than a batch takes."""

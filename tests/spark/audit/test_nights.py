@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from confluent_kafka import TopicPartition
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
@@ -17,8 +16,6 @@ from recount.audit.findings.finding_register import Interval
 from recount.audit.night import CertifiedAudit
 from recount.declare.columns import REVISION
 from recount.profile.tamper import mutate
-
-pytestmark = pytest.mark.timeout(900)
 
 
 def an_evening(scene: Scene, first_minute: int) -> None:

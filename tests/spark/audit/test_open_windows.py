@@ -29,9 +29,6 @@ from recount.engine.driver.stream_reports import status_of
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 
-pytestmark = pytest.mark.timeout(1_800)
-
-
 SALE = {"item": "pen"}
 
 

@@ -34,9 +34,6 @@ from recount.runtime.errors import OfARecord, Terminal
 from recount.tables.decisions import AsideLog
 from recount.tables.signed_orders import AsideOrder, RecordPlace
 
-pytestmark = pytest.mark.timeout(900)
-
-
 LARGEST = 2**63 - 1
 
 

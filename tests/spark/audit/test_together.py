@@ -32,8 +32,6 @@ from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 from recount.runtime.errors import Terminal
 
-pytestmark = pytest.mark.timeout(1_800)
-"""Streams and audits run for real: minutes where other work shares the machine."""
 TONIGHT = AuditRequest(audit="tonight", interval=Interval(), source="kafka")
 
 

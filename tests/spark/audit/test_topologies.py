@@ -24,9 +24,6 @@ from recount.declare.topology import Written
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 
-pytestmark = pytest.mark.timeout(900)
-"""Streams and audits run for real: minutes where other work shares the machine."""
-
 DAY_MS = 1_440 * MINUTE_MS
 
 
