@@ -119,3 +119,9 @@ def test_the_grace_stays_where_most_would_more_than_double_the_delay() -> None:
 def test_of_steps_that_save_the_same_the_shortest_is_taken() -> None:
     found = recommended(pl.Series([5, 10]), [10, 20], what="results", waits_ms=100, grace_ms=0)
     assert (found.added_ms, found.reason) == (10, "a grace of 10 ms saves 2 of 2 results (100 %); none is left")
+
+
+@pytest.mark.parametrize(("waits_ms", "added_ms"), [(9, 0), (10, 10)])
+def test_a_step_may_double_the_delay_and_no_more(waits_ms: int, added_ms: int) -> None:
+    found = recommended(pl.Series([5, 10]), [10, 20], what="results", waits_ms=waits_ms, grace_ms=0)
+    assert found.added_ms == added_ms
