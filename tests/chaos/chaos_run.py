@@ -12,13 +12,11 @@ from itertools import takewhile
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from tests.chaos.audit_rounds import Audit, AuditRounds
 from tests.chaos.fault_plan import BROKERS, WORKERS, Fault, Strike
-from tests.chaos.held_against import Interpreted, differences, log_differences
+from tests.chaos.held_against import Interpreted, ProgressWatch, differences, log_differences
 from tests.chaos.long_streams import TOPOLOGIES
 from tests.chaos.order_desk import OrderDesk, Sent
-from tests.chaos.progress_watch import ProgressWatch
-from tests.chaos.supervised import Ended, Supervised
+from tests.chaos.supervised import Audit, AuditRounds, Ended, Supervised
 from tests.integration.engine.purchases import create_topics
 
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.chaos.order_desk import Sent
 from tests.integration.engine.drivers import committed
 
@@ -16,7 +19,7 @@ from recount.declare.topology import Topology, Written
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.commit.output_records import output_records, record_columns
 from recount.engine.stage.map_stage import LATE_SCHEMA
-from recount.kafka.connection import Connection
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection
 from recount.kafka.dead_letters import REASON, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, STREAM
 from recount.reference.record_clock import Output
 from recount.reference.topology_driver import TopologyDriver
@@ -166,3 +169,60 @@ def _row(record: Any) -> Row:
 def _without_source(row: Row) -> Row:
     *rest, headers = row
     return (*rest, tuple(header for header in headers if header[0] != SOURCE_HEADER))
+
+
+_EVERY_S = 1.0
+
+
+class ProgressWatch(threading.Thread):
+    """Asks Kafka for the committed offsets of each stream; a context manager: started on entry, stopped on exit."""
+
+    def __init__(self, connection: Connection, topologies: Sequence[Topology]) -> None:
+        super().__init__(name="progress watch", daemon=True)
+        self._asked: Mapping[str, tuple[Consumer, list[TopicPartition]]] = {
+            topology.name: (
+                connection.consumer(connection.group(topology.name)),
+                [
+                    TopicPartition(source.topic.name, partition)
+                    for source in topology.sources
+                    for partition in range(source.topic.partitions)
+                ],
+            )
+            for topology in topologies
+        }
+        self._seen: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self._asked}
+        self._over = threading.Event()
+
+    def __enter__(self) -> ProgressWatch:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+        for consumer, _partitions in self._asked.values():
+            consumer.close()
+
+    def run(self) -> None:
+        """Until it is stopped; an answer that does not come, while a broker is away, is passed over."""
+        while not self._over.wait(_EVERY_S):
+            for stream, (consumer, partitions) in self._asked.items():
+                asked_s = time.monotonic()
+                try:
+                    answers = consumer.committed(partitions, REQUEST_TIMEOUT_S)
+                except KafkaException:
+                    continue
+                read = sum(max(0, answer.offset) for answer in answers)
+                self._seen[stream].append((asked_s, time.monotonic(), read))
+
+    def read(self, stream: str) -> int:
+        """How many offsets the stream's last known commits cover."""
+        seen = self._seen[stream]
+        return seen[-1][2] if seen else 0
+
+    def pause_s(self, stream: str, since_s: float) -> float | None:
+        """From ``since_s`` (monotonic) until the stream was seen to have committed more; None as long as it has not."""
+        after = [(answered_s, read) for asked_s, answered_s, read in self._seen[stream] if asked_s >= since_s]
+        grown = (answered_s for answered_s, read in after if read > after[0][1])
+        moved_s = next(grown, None)
+        return None if moved_s is None else moved_s - since_s

@@ -9,11 +9,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.faults.page import page, table
+from tests.faults.page import alone, page, stop_when_told, table
 from tests.faults.parts import PARTS
 from tests.faults.record import Record
 from tests.faults.strikes import FAULTS
-from tests.faults.trials import alone, stop_when_told
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations" / "faults.md"
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from tests.faults.effects import Point, points
 from tests.faults.parts import Part
-from tests.faults.remains import differences
-from tests.faults.scene import Calm, Scene
+from tests.faults.scene import Calm, Scene, differences
 from tests.faults.strikes import FAULTS, Struck, World, small_disk
 
 ROUNDS = 8

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tests.faults.chains import Chain
 from tests.faults.effects import Point
+from tests.faults.page import world
 from tests.faults.scene import Calm, Scene
 from tests.faults.strikes import World
-from tests.faults.trials import world
 from tests.integration.engine.drivers import committed
 
 from recount.profile.embedded_kafka import EmbeddedKafka

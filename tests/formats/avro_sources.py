@@ -15,7 +15,6 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from tests.formats import avro_payments
-from tests.formats.apicurio import Registry
 from tests.formats.avro_payments import (
     COMPATIBLE,
     FIRST,
@@ -34,6 +33,7 @@ from tests.formats.registry_streams import (
     PAID,
     PUBLISHED_AMOUNTS,
     PUBLISHED_COPIES,
+    Registry,
     Streams,
     registry_of,
     streams_of,

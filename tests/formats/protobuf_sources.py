@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from tests.formats import protobuf_payments
-from tests.formats.apicurio import Registry
 from tests.formats.protobuf_payments import COMPATIBLE, FIRST, INCOMPATIBLE, READ, amounts, copied, paid, payments
 from tests.formats.registry_streams import (
     MINUTE_MS,
     PAID,
     PUBLISHED_AMOUNTS,
     PUBLISHED_COPIES,
+    Registry,
     Streams,
     registry_of,
     streams_of,

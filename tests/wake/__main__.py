@@ -15,9 +15,8 @@ from typing import Annotated
 import httpx
 import typer
 from bench.report import Place
-from tests.wake.compared import Look, Pages, looked
+from tests.wake.compared import Look, Measured, Pages, looked, page_of
 from tests.wake.flow import Flow
-from tests.wake.report import Measured, page_of
 
 from recount.airflow.health import health_of
 from recount.declare.limits import Health
