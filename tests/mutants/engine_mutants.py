@@ -37,7 +37,7 @@ def _of_stages() -> Iterator[Mutant]:
         "pl.when(pl.lit(True))",
     )
     yield from other(stage, "Intake._tests", "whose records need a key", "if self._needs_key", "if False")
-    latest = "span.timestamp_ms + self._topology.max_future_ms"
+    latest = "span.timestamp_ms + self.topology.max_future_ms"
     yield from bound("engine/exchange/graph_part.py", "GraphPlan.stage", "no absurd time", latest)
     yield from other(stage, "Intake._tests", "no time before the epoch", "time < 0", "time <= 0", "time < -1")
     yield from comparison(stage, "Intake._tests", "no absurd time", "time > self._latest_ms")

@@ -187,7 +187,7 @@ def _of_functions() -> Iterator[Mutant]:
         AT + "batch_stateless.py", "_flat_mapped", letter, "raised.add(rows.row(index, named=True), error)", "0"
     )
     yield from other(AT + "batch_processing.py", "ProcessOperator._replay", letter, "raised.add(about, error)", "0")
-    yield from other("engine/exchange/graph_computation.py", "_counts", letter, '"anti"', '"semi"')
+    yield from other("engine/exchange/graph_part.py", "GraphPart._fates", letter, '"anti"', '"semi"')
     tried = "aside.add(new.row(number, named=True), error)"
     yield from other(AT + "accumulators.py", "FoldTrials._without", letter, tried, "0")
     yield from other(AT + "folds.py", "Trial.take", changed, "if not self._is_unchanging()", "if False")

@@ -21,7 +21,7 @@ RULE_MODULES = (
     *(f"formats/{name}.py" for name in ("avro_values", "json_values", "record_decoder", "registry_decoders")),
     *(f"formats/protobuf_{name}.py" for name in ("resolution", "schemas")),
     *(f"engine/stage/{name}.py" for name in ("exact_sums", "map_stage", "partials")),
-    *(f"engine/exchange/{name}.py" for name in ("aggregation", "graph_computation")),
+    *(f"engine/exchange/{name}.py" for name in ("aggregation", "graph_part")),
     *(f"engine/state/{name}.py" for name in ("keyed_rows", "open_windows")),
 )
 """And every module of ``engine/operators``."""
