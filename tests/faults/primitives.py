@@ -167,6 +167,7 @@ def wrap() -> None:
     )
     for attribute in ("delete", "update", "vacuum", "cleanup_metadata", "create_checkpoint"):
         _see(table, attribute, lambda self, *_a, what=attribute, **_k: f"delta {what} {_table(self)}")
+    _see(table, "create_write_transaction", lambda self, *_a, mode, **_k: f"delta {mode} {_table(self)}")
     _see(TableOptimizer, "compact", lambda self, *_a, **_k: f"delta compact {_table(self.table)}")
     for attribute in ("set_table_properties", "add_columns"):
         _see(TableAlterer, attribute, lambda self, *_a, what=attribute, **_k: f"delta {what} {_table(self.table)}")

@@ -27,11 +27,13 @@ RULE_MODULES = (
 """And every module of ``engine/operators``."""
 _NO_RULES = {
     "engine/state/keyed_rows.py": {"Run", "RunSizes", "places_of"},
+    "engine/exchange/graph_part.py": {"GraphPart"},
     "declare/values.py": {"is_too_deep", "has_too_deep"},
     "engine/state/open_windows.py": {"SortedRuns"},
     "engine/exchange/aggregation.py": {"with_record"},
 }
-"""How rows are held, never which (tests/unit/engine/state/test_keyed_rows.py); depth of JSON; words of an error."""
+"""How rows are held and dealt out, never which (tests/unit/engine/state/test_keyed_rows.py); depth of JSON; words of an
+error."""
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _SEARCHES = frozenset({"bisect_left", "bisect_right", "search_sorted", "is_between", "join_asof"})
 _WITH_DEFAULTS = frozenset(

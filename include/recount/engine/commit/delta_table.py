@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
+from pathlib import Path
 from uuid import uuid4
 
 import polars as pl
@@ -64,7 +65,7 @@ class TableFile:
         """Write ``rows``, which have the columns of the table in ``folder``, as a file that nobody else writes."""
         name, made = f"part-{uuid4()}.parquet", BytesIO()
         rows.write_parquet(made, compression="snappy")
-        files, place = FileSystem.from_uri(folder)
+        files, place = FileSystem.from_uri(folder if "://" in folder else str(Path(folder).absolute()))
         with files.open_output_stream(f"{place}/{name}") as file:
             file.write(made.getvalue())
         return cls(path=name, size=made.tell(), rows=rows.height)
