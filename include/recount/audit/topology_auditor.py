@@ -318,7 +318,7 @@ class TopologyAuditor:
         if any(isinstance(node, StreamTableJoin | StreamStreamJoin | Deduplicate) for node in self._topology.nodes()):
             found = still_unread(judged, scope.unread(truth), self._topology, open_since_ms)
             parts[UNREAD_PART] = {UNREAD_PART: found}
-        self._snapshots.put(scope.audit, parts, offsets=scope.ledger.offsets, given=truth.handover.given)
+        self._snapshots.put(scope.audit, parts, offsets=scope.ledger.offsets)
         newest = scope.erased.newest
         self._snapshots.keep_newest(scope.audit, beside=newest.audit if newest else None)
         return self._snapshots.sha256(scope.audit)

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 from tests.unit.audit.test_side_ledgers import (
     LATE,
@@ -44,7 +44,9 @@ from recount.audit.compare.side_ledgers import (
     within_by_spark,
 )
 from recount.declare.columns import AUDIT
-from recount.recompute.frames.duck_frames import Frame
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_frames import frame_of
 from recount.tables.places import Tables
 
 _SCHEMA = """key string, `weight.kg` double, share float, n int, at_ms long, small short, tiny byte, ok boolean,
@@ -109,11 +111,7 @@ def snapshots(spark: SparkSession, tmp_path: Path) -> Snapshots:
 
 @pytest.fixture(params=[FEW_OFFSETS, FEW_OFFSETS + 1], ids=["through the driver", "by Spark"])
 def put(snapshots: Snapshots, request: pytest.FixtureRequest) -> Put:
-    return partial(snapshots.put, offsets=request.param, given=nothing_given)
-
-
-def nothing_given(found: Frame) -> DataFrame:
-    raise AssertionError(f"no frame of the recompute: {found.columns}")
+    return partial(snapshots.put, offsets=request.param)
 
 
 def frame(spark: SparkSession, rows: list[object]) -> DataFrame:
@@ -129,6 +127,25 @@ def test_frames_come_back_as_they_were(spark: SparkSession, snapshots: Snapshots
     assert sorted(found["window"].collect()) == sorted(frame(spark, _ROWS).collect())
     assert found["empty"].collect() == []
     assert snapshots.of("1").part("claims") == {}
+
+
+def test_frames_of_the_recompute_come_back_beside_those_of_spark(
+    spark: SparkSession, snapshots: Snapshots, put: Put
+) -> None:
+    database = Database()
+    schema = pa.schema([("key", pa.string()), ("weight.kg", pa.float64())])
+    ours = frame_of(database, [pa.table({"key": ["a", None], "weight.kg": [1.5, None]}, schema)], schema)
+    for _ in range(2):
+        put(
+            "1", {"truth": {"ours": ours, "empty": ours.where(F.lit(False))}, "claims": {"window": frame(spark, _ROWS)}}
+        )
+    found = snapshots.of("1")
+    assert sorted(map(str, found.part("truth")["ours"].collect())) == sorted(
+        map(str, [Row(**{"key": "a", "weight.kg": 1.5}), Row(**{"key": None, "weight.kg": None})])
+    )
+    assert (found.part("truth")["empty"].columns, found.part("truth")["empty"].count()) == (schema.names, 0)
+    assert found.part("claims")["window"].count() == 2
+    database.close()
 
 
 def test_a_second_try_replaces_what_the_first_one_left(spark: SparkSession, snapshots: Snapshots, put: Put) -> None:

@@ -1,6 +1,6 @@
 """Data that an audit keeps for itself and later ones: snapshots of frames, and what it recomputed and read.
 
-Snapshots are frames of any columns in one table, so that a night's are one commit. A row of
+Snapshots are frames of any columns in one table. A row of
 ``audits/<stream>/snapshots`` is one Arrow batch of a frame: ``part`` and ``name`` say of which, ``rows`` is the batch
 as an Arrow stream. One more row of each frame, with no ``rows``, has its columns in ``schema`` (JSON of Spark).
 
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import islice
 from math import ceil
 from typing import Any
 
@@ -70,12 +71,12 @@ class Snapshots:
     def _store(self) -> AuditStore:
         return AuditStore(self.session, self.tables, self.stream)
 
-    def put(self, audit: str, parts: Mapping[str, Frames], offsets: int, given: Callable[[Frame], DataFrame]) -> None:
+    def put(self, audit: str, parts: Mapping[str, Frames], offsets: int) -> None:
         """Make the frames of all ``parts`` the snapshot of ``audit``, in place of one that its first try left.
 
         ``offsets``: so many the audit has read. Where they are few and no snapshot before is large, the frames go
-        through this process: a Spark job that writes them takes seconds, whatever their size. What the recompute has
-        computed Spark is ``given`` where they are many.
+        through this process: a Spark job that writes them takes seconds, whatever their size.
+        Those of the recompute go through it always, some batches at a time: they are not Spark's.
         """
         told = [(part, name, frame) for part, frames in parts.items() for name, frame in frames.items()]
         headers = [(part, name, json.dumps(frame.schema.jsonValue()), None) for part, name, frame in told]
@@ -90,11 +91,15 @@ class Snapshots:
             return
         by_spark = reduce(
             DataFrame.unionByName,
-            [_packed(part, name, given(one) if isinstance(one, Frame) else one) for part, name, one in told],
+            [_packed(part, name, frame) for part, name, frame in told if isinstance(frame, DataFrame)],
             self.session.createDataFrame(headers, _SCHEMA),
         )
         writer = by_spark.withColumn(AUDIT, F.lit(audit)).write.format("delta").mode("overwrite").partitionBy(AUDIT)
         writer.option("replaceWhere", f"{AUDIT} = '{audit}'").save(self._path)
+        ours = ((part, name, frame) for part, name, frame in told if isinstance(frame, Frame))
+        rows = ((part, name, None, stream_of(one)) for part, name, frame in ours for one in _batches(frame))
+        for number, some in enumerate(iter(lambda: list(islice(rows, _BATCHES_AT_A_TIME)), []), start=1):
+            self._store.put_rows(SNAPSHOTS, audit, pl.DataFrame(some, COLUMNS, orient="row"), part=number)
 
     def sha256(self, audit: str) -> str:
         """Return a hash of the content of the snapshot of ``audit``, whatever its files."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from math import ceil
 from typing import TypeVar
 
 import pyarrow as pa
@@ -27,6 +28,8 @@ from recount.recompute.raw_log import in_one_task
 _K = TypeVar("_K")
 SMALL_BYTES = 8 * 2**20
 """Rows of fewer bytes lie in Spark's plans."""
+_ROWS_OF_A_TASK = 50_000
+_NUMBER = "number"
 _LEFT_BEHIND = timedelta(days=1)
 """Files so old are of a process that has died."""
 
@@ -82,14 +85,18 @@ class Handover:
         return local_rows(self.session, pa.Table.from_batches(rows, frame.arrow_schema), schema)
 
     def _by_file(self, batches: Iterable[pa.RecordBatch], schema: T.StructType) -> DataFrame:
-        place, numbered = self._place(), _numbered(schema)
+        """The same rows, dealt out to tasks: Spark would give one task a file of so few bytes, however many rows."""
+        place, numbered = self._place(), _numbered(schema).add(_NUMBER, T.LongType())
         files, path = _files_at(place)
         files.create_dir(path)
-        kinds = to_arrow_schema(numbered)
+        kinds, rows = to_arrow_schema(numbered), 0
         with pq.ParquetWriter(f"{path}/part.parquet", kinds, filesystem=files, compression="zstd") as writer:
             for batch in batches:
-                writer.write_table(_typed(batch, kinds))
-        return self.session.read.schema(numbered).parquet(place).toDF(*schema.names)
+                numbers = pa.array(range(rows, rows + batch.num_rows), pa.int64())
+                writer.write_table(_typed(batch.append_column(_NUMBER, numbers), kinds))
+                rows += batch.num_rows
+        found = self.session.read.schema(numbered).parquet(place)
+        return found.repartition(ceil(rows / _ROWS_OF_A_TASK), _NUMBER).drop(_NUMBER).toDF(*schema.names)
 
     def all_given(self, frames: Mapping[_K, Frame]) -> Given[_K]:
         """``frames`` as rows of Spark, each when it is first read."""
