@@ -89,13 +89,14 @@ class Snapshots:
             ]
             self._store.put_rows(SNAPSHOTS, audit, pl.DataFrame([*headers, *batches], COLUMNS, orient="row"))
             return
+        # a page of a Parquet file has a hundred rows, or all of a file, in memory: here each is of megabytes
         by_spark = reduce(
             DataFrame.unionByName,
             [_packed(part, name, frame) for part, name, frame in told if isinstance(frame, DataFrame)],
             self.session.createDataFrame(headers, _SCHEMA),
         )
         writer = by_spark.withColumn(AUDIT, F.lit(audit)).write.format("delta").mode("overwrite").partitionBy(AUDIT)
-        writer.option("replaceWhere", f"{AUDIT} = '{audit}'").save(self._path)
+        writer.option("maxRecordsPerFile", 2).option("replaceWhere", f"{AUDIT} = '{audit}'").save(self._path)
         ours = ((part, name, frame) for part, name, frame in told if isinstance(frame, Frame))
         rows = ((part, name, None, stream_of(one)) for part, name, frame in ours for one in _batches(frame))
         for number, some in enumerate(iter(lambda: list(islice(rows, _BATCHES_AT_A_TIME)), []), start=1):
