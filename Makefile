@@ -40,7 +40,7 @@ RUN_engines := tests/unit/engine
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test test-all $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults wake shop shop-demo conformance errors pictures house lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test test-all $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults wake shop shop-demo conformance errors pictures house lint format bench bench-scale bench-ceiling bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -218,6 +218,9 @@ bench: setup ## measurements (ARGS go to the benchmark)
 
 bench-scale: setup ## one stream on a cluster that loses machines, beside the embedded one
 	@python -m bench.scale $(ARGS)
+
+bench-ceiling: setup ## the CPU that a million records cost the driver, all keys there or in parts (ARGS: --records 2000000 --job sessions-per-user)
+	@python -m bench.ceiling $(ARGS)
 
 bench-soak: setup ## an hour at a steady rate: what grows? (ARGS: --minutes 2)
 	@python -m bench.soak $(ARGS)

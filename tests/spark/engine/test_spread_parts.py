@@ -130,7 +130,7 @@ class Run:
         return [outputs, records, sides, [one.after for one in self.computed]]
 
     def _computation(self) -> GraphComputation:
-        return GraphComputation(self.topology, spread_from=self.spread_from, memory=self.memory)
+        return GraphComputation(self.topology, spread_from=self.spread_from, fewest_cores=2, memory=self.memory)
 
     def _records(self, rows: Sequence[Row]) -> DataFrame:
         frame = self.spark.createDataFrame(list(rows), _INPUT)

@@ -47,6 +47,8 @@ _LOG = logging.getLogger(__name__)
 _PARTITION = [TOPIC, PARTITION]
 MEMORY_OF_A_PART = 512 * 2**20
 """Bytes that the process of a part has to have, beside those of large states."""
+FEWEST_CORES = 3
+"""Two cores are busy already, with the tasks that decode and the driver: docs/decisions/0063 has what was measured."""
 SPREAD_FROM = 20_000
 """Records of a batch from which on an exchange between tasks costs less than it gains."""
 RAW = "raw"
@@ -59,8 +61,9 @@ ReadAgain = Callable[[pl.DataFrame], pl.DataFrame]
 class GraphComputation:
     """Sends a batch's good records through the operators of ``topology``, to which upgrades ``added`` something.
 
-    The driver goes on from what leaves the tasks, until a batch has ``spread_from`` records or more: from the next one
-    on, where keys can be dealt out, each of the cluster's cores has a part of them, and that stays so.
+    The driver goes on from what leaves the tasks, until a batch has ``spread_from`` records or more. From the next one
+    on tasks write the tables of their sinks. Where keys can be dealt out and there are ``fewest_cores`` or more, each
+    core has a part of them, and that stays so.
     """
 
     def __init__(
@@ -69,13 +72,14 @@ class GraphComputation:
         added: Additions = NOTHING_ADDED,
         *,
         spread_from: int = SPREAD_FROM,
+        fewest_cores: int = FEWEST_CORES,
         memory: Callable[[], DriverMemory] = DriverMemory.now,
     ) -> None:
         self.plan = GraphPlan(topology=topology, added=added)
         self._part: GraphPart | None = GraphPart(self.plan)
         self._tables: StreamTables | None = None
         self._spread: SpreadParts | None = None
-        self._spread_from, self._memory = spread_from, memory
+        self._spread_from, self._fewest_cores, self._memory = spread_from, fewest_cores, memory
         self._stored = 1
         self._is_large = self._is_decided = False
         self._outputs: Mapping[str, str] = NOWHERE
@@ -120,7 +124,7 @@ class GraphComputation:
         obstacle = self._obstacle(session, self._tables.state.path, parts)
         if obstacle is None:
             self._outputs = self._tables.folders
-            if self.plan.dealing is not None and parts > 1:
+            if self._deals(parts):
                 _LOG.info("from batch %d on, %d tasks have a part of the keys each", before[1], parts)
                 self._spread, self._part = SpreadParts(self.plan, parts, self._tables), None
             return
@@ -128,9 +132,13 @@ class GraphComputation:
         if self._stored > 1 and self.plan.dealing is not None:
             self._begin_to_load(before)
 
+    def _deals(self, parts: int) -> bool:
+        """Whether tasks are to hold so many ``parts`` of the keys."""
+        return self.plan.dealing is not None and (self._stored > 1 or parts >= self._fewest_cores)
+
     def _obstacle(self, session: SparkSession, state: str, parts: int) -> str | None:
         """The obstacle to work of tasks on the tables, and what to do about it; None where there is none."""
-        processes = 0 if self.plan.dealing is None else parts
+        processes = parts if self._deals(parts) else 0
         left, needed = self._memory().left, processes * MEMORY_OF_A_PART
         is_here = (session.sparkContext.master or "").startswith("local")
         if is_here and left is not None and left < needed:
