@@ -196,7 +196,8 @@ def snapshot_rows(tables: Tables, stream: str, audit: str) -> Iterator[dict[str,
     """The rows of the snapshot of ``audit``, a few at a time: each is a batch of a frame, or has its columns."""
     table = DeltaTable(tables.audit(stream, SNAPSHOTS)).to_pyarrow_dataset()
     mine = pc.field(AUDIT) == audit
-    for batch in table.to_batches(columns=list(COLUMNS), filter=mine, batch_size=_BATCHES_AT_A_TIME):
+    few = {"batch_size": _BATCHES_AT_A_TIME, "batch_readahead": 1, "fragment_readahead": 1}
+    for batch in table.to_batches(columns=list(COLUMNS), filter=mine, **few):
         yield from batch.to_pylist()
 
 

@@ -71,7 +71,9 @@ class Handover:
         rows.toDF(*map(str, range(len(rows.columns)))).write.parquet(place)
         files, path = _files_at(place)
         found = ds.dataset(path, filesystem=files, format="parquet")
-        return frame_of(self.database, (_typed(one, schema) for one in found.to_batches()), schema)
+        # by default Arrow reads up to 64 batches of 131,072 rows ahead of a database that spills
+        batches = found.to_batches(batch_size=_ROWS_OF_A_TASK, batch_readahead=1, fragment_readahead=1)
+        return frame_of(self.database, (_typed(one, schema) for one in batches), schema)
 
     def given(self, frame: Frame) -> DataFrame:
         """``frame`` as rows of Spark."""
