@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from recount.declare.columns import BATCH
 from recount.declare.groups import Archive
 from recount.declare.topics import Topic
 from recount.engine.commit.batch import TopologyWork
-from recount.engine.commit.delta_table import AppendOnlyTable
+from recount.engine.commit.delta_table import AppendOnlyTable, TableFile
 from recount.engine.driver.runner import RunOptions, StreamRunner, checkpoint_location
 from recount.engine.driver.stream_reports import status_of
 from recount.engine.exchange.work import Step, Work
@@ -49,8 +49,16 @@ class Broken(Exception):
 class FailingTable(AppendOnlyTable):
     """A table that cannot be written."""
 
-    def append(self, rows: pl.DataFrame, *, writer: str, version: int, metadata: str | None = None) -> None:
-        raise Broken(f"{self.path} {writer} {version} {rows.height} {metadata}")
+    def append(
+        self,
+        rows: pl.DataFrame,
+        *,
+        writer: str,
+        version: int,
+        metadata: str | None = None,
+        files: Sequence[TableFile] = (),
+    ) -> None:
+        raise Broken(f"{self.path} {writer} {version} {rows.height} {metadata} {files}")
 
 
 def failing(table: AppendOnlyTable) -> FailingTable:

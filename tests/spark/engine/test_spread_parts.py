@@ -24,6 +24,7 @@ from recount.declare.topology import Topology, stream
 from recount.declare.windows import session
 from recount.engine.commit.stream_tables import BatchRows, StreamTables
 from recount.engine.exchange.graph_computation import MEMORY_OF_A_PART, GraphComputation
+from recount.engine.exchange.part_hosts import is_executor, processes_of
 from recount.engine.exchange.work import Computed
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
@@ -143,9 +144,8 @@ def rows(frame: pl.DataFrame) -> list[str]:
 
 def hosts() -> list[psutil.Process]:
     """The processes that hold parts for the JVM of this test."""
-    [java] = {str(one.pid) for one in psutil.Process().children(recursive=True) if "java" in one.name()}
-    every = [(one, one.info["cmdline"] or [""]) for one in psutil.process_iter(["cmdline"])]
-    return [one for one, told in every if "recount.engine.exchange.part_hosts" in told and told[-1] == java]
+    children = psutil.Process().children(recursive=True)
+    return [psutil.Process(pid) for one in children if is_executor(one) for pid in processes_of(one)]
 
 
 def routed() -> Topology:
