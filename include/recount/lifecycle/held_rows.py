@@ -32,8 +32,8 @@ from recount.audit.cut.scope import COMPLETE_PART, TRUTH_PART
 from recount.audit.integrity.table_checksums import ALL_FILES
 from recount.declare.columns import AUDIT
 from recount.declare.expression_types import type_of
-from recount.declare.expressions import Column, Expression
 from recount.declare.operators.joins import StreamTableJoin
+from recount.declare.operators.keys_and_fields import goes_by_key, is_key
 from recount.declare.operators.nodes import Node, SelectKey, Stateful, WithFields
 from recount.declare.operators.processing import Deduplicate
 from recount.declare.operators.stateless import Select
@@ -102,24 +102,14 @@ def objection_to(topology: Topology) -> str | None:
     return None
 
 
-def goes_by_key(node: Deduplicate | StreamTableJoin | TableAggregate) -> bool:
-    """Whether ``node`` tells records apart, looks up or groups by the very key of the records."""
-    above = node.left if isinstance(node, StreamTableJoin) else node.input
-    return node.by is None or _is_key(node.by, above)
-
-
-def _is_key(tree: Expression, node: Node) -> bool:
-    return isinstance(tree, Column) and tree.name == node.key
-
-
 def _gives_another_key(node: Node) -> bool:
     match node:
         case SelectKey(by=by, input=above):
-            return not _is_key(by, above)
+            return not is_key(by, above)
         case WithFields(added=added):
             return node.key in added
         case Select(chosen=chosen, input=above):
-            return node.key in chosen and not _is_key(chosen[node.key], above)
+            return node.key in chosen and not is_key(chosen[node.key], above)
     return False
 
 

@@ -121,6 +121,17 @@ def folds_by_key(node: WindowedAggregate) -> bool:
     return folds and of_one_topic and not can_be_revised(node.input)
 
 
+def goes_by_key(node: Deduplicate | StreamTableJoin | TableAggregate) -> bool:
+    """Whether ``node`` tells records apart, looks up or groups by the very key of the records."""
+    above = node.left if isinstance(node, StreamTableJoin) else node.input
+    return node.by is None or is_key(node.by, above)
+
+
+def is_key(tree: Expression, node: Node) -> bool:
+    """Whether ``tree`` is the key of the rows of ``node``."""
+    return isinstance(tree, Column) and tree.name == node.key
+
+
 def out_of_order(node: WindowedAggregate, key: Any, before: str, now: str) -> Terminal:
     """The error of a ``node`` that ``folds_by_key``: the record ``now`` would come before one that was taken."""
     return Terminal(

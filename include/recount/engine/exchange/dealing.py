@@ -15,6 +15,7 @@ from recount.declare.columns import IS_NULL
 from recount.declare.expression_types import type_of
 from recount.declare.expressions import Column, Expression
 from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin
+from recount.declare.operators.keys_and_fields import goes_by_key, is_key
 from recount.declare.operators.nodes import Filter, Node, SelectKey, Sink, WindowedAggregate, WithFields
 from recount.declare.operators.processing import Deduplicate
 from recount.declare.operators.stateless import Merge, Repartition, Select, Through
@@ -138,7 +139,7 @@ class _Dealer:
         if node in self._tables:
             self._set(self._tables[node], by)
             return
-        if not (isinstance(by, Column) and by.name == node.key):
+        if not is_key(by, node):
             raise _NotDealt
         match node:
             case Merge():
@@ -147,7 +148,7 @@ class _Dealer:
             case WindowedAggregate() | StreamStreamJoin():
                 pass  # its own requirement says so already
             case Deduplicate() | StreamTableJoin():
-                if not _goes_by_key(node):
+                if not goes_by_key(node):
                     raise _NotDealt
             case WithFields(added=added) if node.key not in added:
                 self._require(node.input, by)
@@ -196,7 +197,7 @@ class _Dealer:
                 return False
             case WindowedAggregate() | ToTable() | StreamStreamJoin(kind="inner"):
                 return True
-            case Deduplicate() | StreamTableJoin(kind="inner") if _goes_by_key(node):
+            case Deduplicate() | StreamTableJoin(kind="inner") if goes_by_key(node):
                 return True
             case StreamTableJoin(left=left):
                 return self._has_keys(left)
@@ -216,7 +217,7 @@ def _brought_together(node: Node) -> Iterator[tuple[Node, Expression]]:
             for side in node.inputs:
                 yield side, Column(side.key)
         case StreamTableJoin(by=by):
-            if not _goes_by_key(node) and node.grace_ms is not None:
+            if not goes_by_key(node) and node.grace_ms is not None:
                 raise _NotDealt  # rows that wait do not say by what
             yield node.left, Column(node.left.key) if by is None else by
             yield node.right, Column(node.right.key)
@@ -228,8 +229,3 @@ def _brought_together(node: Node) -> Iterator[tuple[Node, Expression]]:
             return
         case _:
             raise _NotDealt
-
-
-def _goes_by_key(node: Deduplicate | StreamTableJoin) -> bool:
-    above = node.left if isinstance(node, StreamTableJoin) else node.input
-    return node.by is None or (isinstance(node.by, Column) and node.by.name == above.key)
