@@ -25,7 +25,7 @@ from recount.engine.exchange.aggregation import AggregationComputation
 from recount.engine.operators.batch_graph import Graph
 from recount.engine.stage.partials import plan_of
 from recount.engine.stage.polars_expressions import field_column
-from recount.engine.state.graph_state import GraphState, since_snapshot
+from recount.engine.state.graph_state import MANY, GraphState, since_snapshot
 from recount.tables.batch_proofs import earlier
 from recount.tables.decisions import DeclarationLog
 from recount.tables.ledger import BatchProof
@@ -70,7 +70,7 @@ class TableSize:
         sizes = [
             size for one in tables for size in DeltaTable(one.path).get_add_actions().column("size_bytes").to_pylist()
         ]
-        rows = sum(one.read().select(pl.len()).collect().item() for one in tables)
+        rows = sum(_rows_of(one.read()) for one in tables)
         return cls(rows=rows, bytes=sum(sizes), files=len(sizes))
 
 
@@ -135,11 +135,17 @@ def measured(topology: Topology, root: str) -> Measured | None:
         append_ms=_median([entry.append_ms for entry in entries if entry.append_ms is not None]),
         rates=event_rates(proofs),
         read_back_s=read_back_s,
-        rows_read=read.select(pl.len()).collect().item(),
+        rows_read=_rows_of(read),
         # another lease epoch is another driver
         restart_ms=next((ms for ms, is_restart in intervals if is_restart), None),
         partners={} if graph is None else _partners(topology, graph),
     )
+
+
+def _rows_of(table: pl.LazyFrame) -> int:
+    """How many rows it has; of a state table, how many its rows have together."""
+    is_packed = MANY in table.collect_schema()
+    return int(table.select(pl.col(MANY).sum() if is_packed else pl.len()).collect().item())
 
 
 def _read_back(

@@ -7,14 +7,14 @@ as long as what remembers rows has one key all the way: between two operators th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from recount.audit.carry.snapshots import COLUMNS, snapshot_rows, stream_of
 from recount.audit.carry.store import (
@@ -43,6 +43,7 @@ from recount.declare.topology import Topology, Written
 from recount.engine.operators.batch_graph import Graph
 from recount.engine.operators.batch_processing import key_column
 from recount.engine.stage.partials import plan_of
+from recount.engine.state.graph_state import MANY, ROWS, STATE_SCHEMA, packed, unpacked
 from recount.recompute.operators.carried import (
     CLOCKS,
     ID_NAME,
@@ -133,15 +134,14 @@ def _unlike(node: Node) -> str | None:
 class Holding:
     """A kind of rows of the Delta table at ``path``, called ``name`` in reports.
 
-    Those of the key are ``mine``. They are deleted by their values of ``column``, among the rows of ``part`` (SQL;
-    None: all). Rows of other keys that name it, which stay, are ``named``.
+    Those of the key are ``mine``. They are deleted by their values of ``column``. Rows of other keys that name it,
+    which stay, are ``named``.
     """
 
     name: str
     path: str
     column: str
     mine: pl.Expr
-    part: str | None = None
     named: pl.Expr | None = None
 
     def count(self) -> int:
@@ -155,11 +155,10 @@ class Holding:
     def remove(self) -> None:
         """Delete the rows of the key. The commits name it: a purge takes them out of the log."""
         texts = self._rows(self.mine).unique(maintain_order=True).to_list()
-        among = "" if self.part is None else f"{self.part} AND "
         for start in range(0, len(texts), _AT_ONCE):
             told = ", ".join(map(quoted, texts[start : start + _AT_ONCE]))
             column = self.column.replace('"', '""')
-            DeltaTable(self.path).delete(f'{among}CAST("{column}" AS VARCHAR) IN ({told})')
+            DeltaTable(self.path).delete(f'CAST("{column}" AS VARCHAR) IN ({told})')
 
     def _rows(self, which: pl.Expr) -> pl.Series:
         """The values of ``column`` in the rows ``which``; nothing where there is no such table or column."""
@@ -176,6 +175,67 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+@dataclass(frozen=True)
+class HeldState:
+    """The rows of a key in one state of the table at ``path``: the state ``of`` an operator ``node``.
+
+    They have one of ``values``, as text, in the column ``by`` of its rows.
+    """
+
+    path: str
+    state: str
+    schema: Mapping[str, pl.DataType]
+    by: str
+    node: Node
+    of: str
+    key: str
+    values: Sequence[str]
+    name: str = "state"
+
+    def count(self) -> int:
+        """How many rows have the key."""
+        return sum(self._rows(blob).filter(self._is_mine).height for blob in self._table(ROWS)[ROWS])
+
+    def count_named(self) -> int:
+        """How many rows of other keys name it."""
+        text = pl.struct(list(self.schema)).struct.json_encode()
+        names = text.str.contains(json.dumps(self.key, ensure_ascii=False), literal=True)
+        of_another = pl.col(self.by).cast(pl.String).ne_missing(pl.lit(self.key))
+        return sum(self._rows(blob).filter(names & of_another).height for blob in self._table(ROWS)[ROWS])
+
+    def remove(self) -> None:
+        """Write the rows of the state anew without those of the key."""
+        if not self.count():
+            return
+        table = self._table()
+        left = [self._rows(blob).filter(~self._is_mine) for blob in table[ROWS]]
+        kept = table.with_columns(
+            pl.Series(ROWS, map(packed, left), pl.Binary), pl.Series(MANY, [rows.height for rows in left], pl.Int64)
+        )
+        write_deltalake(self.path, kept, mode="overwrite", predicate=f"state = {quoted(self.state)}")
+
+    @property
+    def _is_mine(self) -> pl.Expr:
+        return pl.col(self.by).cast(pl.String).is_in(list(self.values)).fill_null(value=False)
+
+    def _rows(self, blob: bytes) -> pl.DataFrame:
+        return unpacked(blob, self.schema)
+
+    def _table(self, *columns: str) -> pl.DataFrame:
+        """The rows of the state; none where there is no table."""
+        if not DeltaTable.is_deltatable(self.path):
+            return pl.DataFrame(schema=STATE_SCHEMA)
+        table = pl.scan_delta(self.path)
+        if ROWS not in table.collect_schema():
+            raise Terminal(
+                "the state table has the form of an earlier release",
+                given=self.path,
+                expected="the form of this release, which a start gives it",
+                remedy="start the stream with this release and stop it, audit it, then run this again",
+            )
+        return table.filter(pl.col("state") == self.state).select(columns or pl.all()).collect()
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeldKey:
     """Everything of ``key`` that ``topology`` and its audits have at rest; ``audit`` is the newest, if there is one.
@@ -189,7 +249,7 @@ class HeldKey:
     audit: str | None
     key: str
 
-    def holdings(self) -> Iterator[Holding]:
+    def holdings(self) -> Iterator[Holding | HeldState]:
         """The rows by table, without snapshots; a rejected record counts where its detail has the key as a word."""
         tables, stream, plan = self.tables, self.topology.name, plan_of(self.topology)
         for node in self.topology.written:
@@ -234,15 +294,16 @@ class HeldKey:
 
     def hindrances(self) -> Iterator[str]:
         """Where the key is that of rows by which rows of other keys are made."""
-        for name, node, state, text in self._operator_states():
-            match node, state:
+        for held in self._operator_states():
+            node = held.node
+            match node, held.of:
                 case TableAggregate(), "groups":
                     what = "a group"
                 case StreamTableJoin(), "table":
                     what = "a key of the table"
                 case _:
                     continue
-            if not goes_by_key(node) and self._of_state(name, text, [self.key]).count():
+            if not goes_by_key(node) and held.count():
                 yield (
                     f"the key is {what} of [{node}], by which rows of other keys are made: erase those"
                     " keys, or take the row out of its source and let the stream read on"
@@ -268,33 +329,20 @@ class HeldKey:
         named = pl.any_horizontal(pl.col(texts) == self.key) & mine.mine.not_()
         return Holding(name=name, path=path, column=node.key, mine=mine.mine, named=named)
 
-    def _of_operators(self) -> Iterator[Holding]:
-        for name, node, state, text in self._operator_states():
-            has_ids = isinstance(node, Deduplicate) and state == "winners" and not goes_by_key(node)
-            yield self._of_state(name, text, sorted(self._ids(node)[0]) if has_ids else [self.key])
+    def _of_operators(self) -> Iterator[HeldState]:
+        for held in self._operator_states():
+            has_ids = isinstance(held.node, Deduplicate) and held.of == "winners" and not goes_by_key(held.node)
+            yield replace(held, values=sorted(self._ids(held.node)[0])) if has_ids else held
 
-    def _of_state(self, name: str, text: pl.Expr, values: list[str]) -> Holding:
-        is_named = pl.col("row").str.contains(json.dumps(self.key, ensure_ascii=False), literal=True)
-        return Holding(
-            name="state",
-            path=self.tables.state(self.topology.name),
-            column="row",
-            mine=text.is_in(values),
-            part=f"state = {quoted(name)}",
-            named=(pl.col("state") == name) & is_named & text.ne_missing(pl.lit(self.key)),
-        )
-
-    def _operator_states(self) -> Iterator[tuple[str, Node, str, pl.Expr]]:
-        """States by their names in the state table: operator, its own name for it, and the key of a row as text."""
+    def _operator_states(self) -> Iterator[HeldState]:
+        """The rows of the key itself in each state of an operator."""
         if plan_of(self.topology) is not None:
             return
         enacted = DeclarationLog(self.tables.root, self.topology.name).last()
         graph = Graph(self.topology, added=enacted.additions) if enacted else Graph(self.topology)
-        for name, (node, state) in graph.owners.items():
-            column = key_column(node, state)
-            row = pl.when(pl.col("state") == name).then(pl.col("row"))
-            decoded = row.str.json_decode(pl.Struct({column: graph.states[name].schema[column]}))
-            yield name, node, state, decoded.struct.field(column).cast(pl.String)
+        path = self.tables.state(self.topology.name)
+        for name, (node, of) in graph.owners.items():
+            yield HeldState(path, name, graph.states[name].schema, key_column(node, of), node, of, self.key, [self.key])
 
     def _ids(self, node: Node) -> tuple[set[str], set[str]]:
         """The ids of the key's records in the deduplication ``node``, and those of all others."""

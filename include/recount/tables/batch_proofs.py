@@ -63,8 +63,8 @@ class Entry:
             return None
         metrics = info.get("operationMetrics") or {}
         # Spark and delta-rs name them differently, and Spark writes numbers as texts
-        told = info.get(ROWS_ADDED) or metrics.get("numOutputRows", 0)
-        rows_added = int(metrics.get("num_added_rows", told))
+        by_writer = metrics.get("num_added_rows", metrics.get("numOutputRows", 0))
+        rows_added = int(info.get(ROWS_ADDED) or by_writer)
         return cls(proof=proof, rows_added=rows_added, append_ms=metrics.get("execution_time_ms"))
 
     @classmethod

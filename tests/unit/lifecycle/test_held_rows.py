@@ -22,6 +22,8 @@ from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import session, tumbling
 from recount.engine.operators.batch_graph import Graph
+from recount.engine.state.graph_state import STATE_SCHEMA, packed
+from recount.engine.state.keyed_rows import DELETED
 from recount.lifecycle.erasing import purge_state
 from recount.lifecycle.held_rows import HandedOn, HeldKey, Holding, objection_to
 from recount.recompute.operators.carried import CLOCKS
@@ -188,8 +190,10 @@ def test_rows_of_other_keys_that_name_the_key_are_counted_and_stay(tmp_path: Pat
     regrouped = named(stream(VISITS).in_order(grace="1 min").select_key(note=col("note")).aggregate(n=count()).to(OUT))
     state = next(name for name in Graph(regrouped).states if "InOrder" in name and "time of" not in name)
     told = {"field __key": ["eve", "zoe", "noah", "noah"], "field note": ["x", "eve", "zoe", "zoey"]}
-    rows = pl.DataFrame(told).select(pl.struct(pl.all()).struct.json_encode().alias("row"), state=pl.lit(state))
-    write_deltalake(tables.state(regrouped.name), rows)
+    rows = packed(pl.DataFrame(told).with_columns(pl.lit(value=False).alias(DELETED)))
+    write_deltalake(
+        tables.state(regrouped.name), pl.DataFrame([(state, rows, 4, False, 0)], STATE_SCHEMA, orient="row")
+    )
     notes = named(stream(VISITS).to(OUT))
     outputs = pl.DataFrame({"__key": ["noah", "zoe", "eve"], "note": ["zoe", "zoe", "zoey"]})
     write_deltalake(tables.output("out"), outputs)

@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction
 from pyarrow.fs import FileSystem, PyFileSystem
 
 from recount.declare.columns import BEYOND
-from recount.engine.state.graph_state import ADDED_COLUMNS
+from recount.engine.state.graph_state import MANY
 from recount.runtime.errors import Terminal
 from recount.runtime.times import clock_ms
 from recount.tables.batch_proofs import LEDGER_SCHEMA, ROWS_ADDED, CommitLog, Entry, moved_up_to, mover
@@ -52,13 +52,22 @@ _JOINED_BYTES = 8 * 1024 * 1024
 """A file of this size or more is not rewritten: each round would otherwise leave a copy of the whole ledger."""
 
 
+def rows_in(frame: pl.DataFrame) -> int:
+    """How many rows it has; of a state table, how many its rows have together."""
+    return int(frame[MANY].sum()) if MANY in frame.columns else frame.height
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableFile:
-    """A Parquet file in the folder of a table that no commit names yet: ``path`` in the folder, bytes, rows."""
+    """A Parquet file in the folder of a table that no commit names yet: ``path`` in the folder, bytes, rows.
+
+    ``counted`` is ``rows_in`` of these.
+    """
 
     path: str
     size: int
     rows: int
+    counted: int
 
     @classmethod
     def write(cls, folder: str, rows: pl.DataFrame) -> TableFile:
@@ -68,7 +77,7 @@ class TableFile:
         files, place = FileSystem.from_uri(folder if "://" in folder else str(Path(folder).absolute()))
         with files.open_output_stream(f"{place}/{name}") as file:
             file.write(made.getvalue())
-        return cls(path=name, size=made.tell(), rows=rows.height)
+        return cls(path=name, size=made.tell(), rows=rows.height, counted=rows_in(rows))
 
     @property
     def action(self) -> AddAction:
@@ -118,11 +127,9 @@ class AppendOnlyTable:
             table.alter.set_table_properties(changed, post_commithook_properties=_AFTER_COMMIT)
 
     def _add_columns(self, table: DeltaTable) -> None:
-        """Add the columns that a table of an earlier release lacks: ``BEYOND`` (in its rows nothing is beyond a sum),
-        and those of a state table.
-        """
+        """Add the columns ``BEYOND`` that a table of an earlier release lacks: in its rows nothing is beyond a sum."""
         known = {field.name for field in table.schema().fields}
-        may_lack = (name for name in self.schema if name.startswith(BEYOND) or name in ADDED_COLUMNS)
+        may_lack = (name for name in self.schema if name.startswith(BEYOND))
         new = {name: self.schema[name] for name in may_lack if name not in known}
         if new:
             fields = Schema.from_arrow(pl.DataFrame(schema=new).to_arrow().schema).fields
@@ -160,10 +167,9 @@ class AppendOnlyTable:
         if files and any(self._set_by_others(table)):
             # what others have set is tried for rows, not for files
             rows, files = pl.concat([self._rows_of(file) for file in files]), ()
-        told = {} if metadata is None else {"userMetadata": metadata}
-        if files:
-            told[ROWS_ADDED] = str(sum(file.rows for file in files))
-        properties = CommitProperties(custom_metadata=told or None, app_transactions=[Transaction(writer, version)])
+        counted = sum(file.counted for file in files) if files else rows_in(rows)
+        told = {ROWS_ADDED: str(counted), **({} if metadata is None else {"userMetadata": metadata})}
+        properties = CommitProperties(custom_metadata=told, app_transactions=[Transaction(writer, version)])
         with self.busy, self._refusal_told(table):
             if files:
                 table.create_write_transaction(

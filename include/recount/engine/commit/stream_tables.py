@@ -12,6 +12,7 @@ import polars as pl
 from recount.declare.columns import BATCH, GENERATION
 from recount.engine.commit.delta_table import DELTA_LOG_KEPT_MS, AppendOnlyTable, LedgerTable, TableFile
 from recount.engine.stage.map_stage import LATE_SCHEMA, REJECTED_SCHEMA
+from recount.engine.state.former_state import bring_up
 from recount.engine.upkeep.trimming import AgeingRows, Compaction, Trimming
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import History
@@ -23,7 +24,7 @@ Order = tuple[int, int]
 """Generation and batch."""
 
 STATE, FILES = "state", "files"
-FILES_SCHEMA = {"table": pl.String(), "path": pl.String(), "size": pl.Int64(), "rows": pl.Int64()}
+FILES_SCHEMA = {"table": pl.String(), "path": pl.String(), **dict.fromkeys(("size", "rows", "counted"), pl.Int64())}
 _BATCH: Schema = {GENERATION: pl.Int32(), BATCH: pl.Int64()}
 _REJECTED = {name: kind for name, kind in REJECTED_SCHEMA.items() if not name.startswith("record_")}
 
@@ -63,14 +64,16 @@ def filed(tables: Iterable[tuple[str, str, pl.DataFrame]], order: Order) -> pl.D
     files = [
         (name, TableFile.write(folder, numbered(rows, order))) for name, folder, rows in tables if not rows.is_empty()
     ]
-    return pl.DataFrame([(name, file.path, file.size, file.rows) for name, file in files], FILES_SCHEMA, orient="row")
+    return pl.DataFrame(
+        [(name, file.path, file.size, file.rows, file.counted) for name, file in files], FILES_SCHEMA, orient="row"
+    )
 
 
 def files_in(filed: pl.DataFrame) -> dict[str, list[TableFile]]:
     """The files of ``filed`` by table, as ``BatchRows`` has them."""
     files: dict[str, list[TableFile]] = {}
-    for table, path, size, rows in filed.iter_rows():
-        files.setdefault(table, []).append(TableFile(path=path, size=size, rows=rows))
+    for table, path, size, rows, counted in filed.iter_rows():
+        files.setdefault(table, []).append(TableFile(path=path, size=size, rows=rows, counted=counted))
     return files
 
 
@@ -150,7 +153,8 @@ class StreamTables:
             )
 
     def create(self) -> None:
-        """Create the tables that do not exist."""
+        """Create the tables that do not exist; a state table of an earlier release gets the form of today."""
+        bring_up(self.state.path)
         for table in self._all:
             table.create()
 

@@ -218,7 +218,9 @@ class GraphPart:
 
     def _fates(self, made: Made, went_on: pl.DataFrame) -> pl.DataFrame:
         """How many records met which fate; each by itself where other parts may know another fate of it."""
-        noted = made.fates(went_on.unique()).join(made.raised, on=ENTRY, how="anti")
+        noted = made.fates(went_on if self._sees_all_fates else went_on.unique())
+        if not made.raised.is_empty():
+            noted = noted.join(made.raised, on=ENTRY, how="anti")
         if not self._sees_all_fates:
             return noted.with_columns(pl.lit(1, pl.Int64).alias(RECORDS)).select(list(_FATES_SCHEMA))
         counted = noted.group_by(*_PARTITION, FATE).agg(pl.len().cast(pl.Int64).alias(RECORDS))

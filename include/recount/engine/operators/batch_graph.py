@@ -41,7 +41,7 @@ from recount.engine.operators.batch_operator import (
     in_turn,
 )
 from recount.engine.operators.batch_processing import ProcessOperator
-from recount.engine.operators.batch_rows import ENTRY, nth
+from recount.engine.operators.batch_rows import ENTRY, OFFSET, PARTITION, TOPIC, nth
 from recount.engine.operators.batch_stateless import StatelessOperator
 from recount.engine.operators.batch_suppression import DeduplicateOperator, InOrderOperator, SuppressOperator
 from recount.engine.operators.batch_tables import (
@@ -87,8 +87,10 @@ class Made:
         return one_of_each(pl.concat([self.set_aside, *(out.raised for out in self.outputs)]))
 
     def fates(self, read: pl.DataFrame) -> pl.DataFrame:
-        """The records ``read`` with the fate of each; where operators differ the first of ``FATES`` holds."""
+        """The records ``read``, each once, with the fate of each; where operators differ the first of ``FATES`` holds."""
         noted = pl.concat([pl.DataFrame(schema=FATE_SCHEMA), *chain.from_iterable(out.fates for out in self.outputs)])
+        if noted.height == read.height == _number_of(noted, read):
+            return noted
         decided = noted.group_by(ENTRY).agg(pl.col(FATE).to_physical().min().cat.to(FATE_TYPE))
         met = read.join(decided, on=ENTRY, how="left", maintain_order="left")
         return met.with_columns(pl.col(FATE).fill_null("filtered"))
@@ -163,6 +165,12 @@ class Graph:
         received = rows if isinstance(node, _READS_HISTORY) else current(rows)
         number = self._forks.get((node, port))
         return received if number is None else received.with_columns(nth(pl.lit(number)))
+
+
+def _number_of(*records: pl.DataFrame) -> int:
+    """How many different records there are in all frames together."""
+    topic = pl.col(TOPIC).cast(pl.Categorical).to_physical()
+    return pl.concat(one.select(ENTRY) for one in records).select(topic, PARTITION, OFFSET).unique().height
 
 
 def _asks_for_order(node: Node) -> bool:

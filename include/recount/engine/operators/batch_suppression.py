@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from recount.declare.columns import TIMESTAMP
@@ -128,17 +129,19 @@ class DeduplicateOperator:
 
     def _judged(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """The ``rows`` that win, taken in their order: whether one wins depends on who won before it."""
+        known = self._winners.of(rows, [IDENTITY])
+        is_alone = (pl.len().over(IDENTITY) == 1) & ~pl.col(IDENTITY).is_in(known[IDENTITY].implode())
+        wins = rows.select(is_alone).to_series().to_numpy().copy()
         won: dict[Any, list[int]] = {}
-        for identity, winner_ms in self._winners.of(rows, [IDENTITY]).iter_rows():
+        for identity, winner_ms in known.iter_rows():
             won.setdefault(identity, []).append(winner_ms)
-        wins = []
-        for identity, timestamp_ms in rows.select(IDENTITY, TIMESTAMP).iter_rows():
+        places = np.flatnonzero(~wins)
+        for place, (identity, at_ms) in zip(places, rows[places].select(IDENTITY, TIMESTAMP).iter_rows(), strict=True):
             rivals = won.setdefault(identity, [])
-            first = all(abs(timestamp_ms - winner_ms) > self.node.horizon_ms for winner_ms in rivals)
-            if first:
-                rivals.append(timestamp_ms)
-            wins.append(first)
-        first_of = pl.Series(wins, dtype=pl.Boolean)
+            wins[place] = all(abs(at_ms - winner_ms) > self.node.horizon_ms for winner_ms in rivals)
+            if wins[place]:
+                rivals.append(at_ms)
+        first_of = pl.Series(wins)
         winners = rows.filter(first_of)
         output.note(winners, "counted")
         output.note(rows.filter(~first_of), "deduplicated")

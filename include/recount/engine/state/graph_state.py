@@ -1,44 +1,46 @@
 """State of the operators of a graph, as rows of the stream's state table and back.
 
-A row says of one state row what it is now (``row``, JSON by column name) or that it is deleted (``deleted``); the last
-one of an identity counts. Every now and then a batch writes the state whole: what is before such a *snapshot* is not
-needed any more, so that the table stays in proportion to the state.
+A row of the table has many rows of one state, as Arrow IPC: those that a batch has changed, as they are now, or
+``deleted`` with their identity. Of one identity the last one counts. Every now and then a batch writes the state whole:
+what is before such a *snapshot* is not needed any more, so that the table stays in proportion to the state.
 
 Where the keys are dealt out, each *part* of them has rows of its own (``part``). Clocks, which are alike in all parts,
-are those of part 0. The number of parts changes with a snapshot only, which says it.
+are those of part 0. The number of parts changes with a snapshot only, whose first row says it.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
 from recount.declare.columns import BATCH, GENERATION
 from recount.engine.driver.signs_of_work import worked
+from recount.engine.stage.map_stage import from_ipc, to_ipc
 from recount.engine.state.keyed_rows import ARRIVED, DELETED, KeyedRows
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import earlier
 
-SNAPSHOT, PART = "snapshot", "part"
+ROWS, MANY, SNAPSHOT, PART = "rows", "many", "snapshot", "part"
 STATE_SCHEMA: dict[str, pl.DataType] = {
     "state": pl.String(),
-    "identity": pl.String(),
-    "row": pl.String(),
-    DELETED: pl.Boolean(),
+    ROWS: pl.Binary(),
+    MANY: pl.Int64(),
     SNAPSHOT: pl.Boolean(),
     PART: pl.Int32(),
 }
-ADDED_COLUMNS = frozenset({PART})
-"""Columns that tables of earlier releases lack: their rows are of one part."""
-_HEADS = ("", "parts")
-"""The states of the first row of a snapshot: of one part, and of several, which an earlier release refuses to read."""
-_IS_HEAD = pl.col("state").is_in(_HEADS)
+"""``many`` is how many rows of the state are in ``rows``."""
+HEAD = "parts"
+"""The state of the first row of a snapshot, which has the number of parts in ``many``."""
+AS_JSON = "json"
+"""The column that rows of a state have which an earlier release wrote: see ``former_state``."""
 _ORDER = [GENERATION, BATCH]
 _ROWS_PER_STATE_ROW = 4
 _ROWS_AT_LEAST = 10_000
+_ROWS_TOGETHER = 1_000_000
+"""So many rows of a state are in one row of the table at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,16 +77,15 @@ class GraphState:
         """Rows of this part that a start would read."""
 
     def changes(self, *, whole: bool) -> pl.DataFrame:
-        """Rows that the batch changed, or all rows: a snapshot."""
+        """Rows of the table (``STATE_SCHEMA``) with what the batch changed, or with all: a snapshot."""
         changed = {name: state.changes() for name, state in self._states.items()}
         rows = {name: _kept(state.rows) if whole else changed[name] for name, state in self._states.items()}
-        mine = [_encoded(name, self._states[name], each) for name, each in rows.items() if self._writes(name)]
-        head = self._head() if whole and self._part.number == 0 else self._head().clear()
-        made = pl.concat([head, *mine]).with_columns(
-            pl.lit(whole).alias(SNAPSHOT), pl.lit(self._part.number, pl.Int32).alias(PART)
-        )
-        self.written = made.height if whole else self.written + made.height
-        return made.select(list(STATE_SCHEMA))
+        mine = {name: each for name, each in rows.items() if self._writes(name)}
+        many = sum(each.height for each in mine.values())
+        self.written = many if whole else self.written + many
+        head = [(HEAD, b"", self._part.parts)] if whole and self._part.number == 0 else []
+        packed = [one for name, each in mine.items() for one in _packed(name, each)]
+        return pl.DataFrame([(*row, whole, self._part.number) for row in (*head, *packed)], STATE_SCHEMA, orient="row")
 
     def load(self, since: pl.DataFrame) -> bool:
         """Start from the rows ``since`` the last snapshot, of all parts; returns whether they were as many as now.
@@ -92,7 +93,7 @@ class GraphState:
         Where they were not, the next batch has to write a snapshot. Raises ``Terminal`` for a state that no operator
         has.
         """
-        unknown = set(since["state"].unique()) - self._states.keys() - set(_HEADS)
+        unknown = set(since["state"].unique()) - self._states.keys() - {HEAD}
         if unknown:
             raise Terminal(
                 "the state of another topology",
@@ -100,16 +101,16 @@ class GraphState:
                 expected=", ".join(sorted(self._states)),
                 remedy="give the changed topology a new name, or reset the stream",
             )
-        is_same = _parts_of_heads(since.filter(_IS_HEAD)) == self._part.parts
-        number = self._part.number
-        if is_same:
-            since = since.filter((pl.col(PART) == number) | pl.col("state").is_in(list(self._clocks)))
-        self.written = since.filter(pl.col(PART) == number).height
-        latest = since.unique(["state", PART, "identity"], keep="last", maintain_order=True).filter(~pl.col(DELETED))
+        is_same = _parts_of_heads(since) == self._part.parts
+        mine = pl.col(PART) == self._part.number
+        self.written = int(since.filter(mine & (pl.col("state") != HEAD))[MANY].sum())
         for name, state in self._states.items():
-            found = latest.filter((pl.col("state") == name) & ((pl.col(PART) == 0) | (name not in self._clocks)))
-            rows = found["row"].str.json_decode(pl.Struct(state.schema)).struct.unnest()
-            state.load(rows if is_same else self._dealt(name, state, rows))
+            found, is_clock = since.filter(pl.col("state") == name), name in self._clocks
+            if is_clock or is_same:
+                found = found.filter(pl.col(PART) == 0 if is_clock else mine)
+            parts = found.partition_by(PART, maintain_order=True)
+            rows = _joined((_standing(part, state) for part in parts), state.schema)
+            state.load(rows if is_clock or is_same else self._dealt(name, state, rows))
             worked()
         return is_same
 
@@ -120,12 +121,6 @@ class GraphState:
 
     def _writes(self, name: str) -> bool:
         return self._part.number == 0 or name not in self._clocks
-
-    def _head(self) -> pl.DataFrame:
-        """The first row of a snapshot, which there is even when nothing is remembered."""
-        parts = self._part.parts
-        head = {"state": _HEADS[parts > 1], "identity": "", "row": str(parts) if parts > 1 else "", DELETED: True}
-        return pl.DataFrame([head])
 
     def _dealt(self, name: str, state: KeyedRows, rows: pl.DataFrame) -> pl.DataFrame:
         """The ``rows`` of other parts that belong to this one, as if they had come here."""
@@ -148,29 +143,66 @@ def since_snapshot(written: pl.LazyFrame) -> pl.DataFrame:
     """The rows ``written`` so far that a start needs, in the order of their batches; no others are read."""
     snapshots = written.filter(SNAPSHOT).select(_ORDER).unique().sort(_ORDER).tail(1).collect()
     since = written if snapshots.is_empty() else written.filter(~earlier(snapshots.row(0)))
-    # a table of an earlier release has one part, and no column that says so until its stream starts again
-    part = pl.col(PART).fill_null(0) if PART in since.collect_schema() else pl.lit(0, pl.Int32).alias(PART)
-    return since.with_columns(part).sort(_ORDER, maintain_order=True).collect()
+    return since.sort(_ORDER, maintain_order=True).collect()
 
 
 def parts_in(written: pl.LazyFrame) -> int:
     """The number of parts of the rows ``written`` so far; no others than the heads of snapshots are read."""
-    return _parts_of_heads(written.filter(SNAPSHOT & _IS_HEAD).sort(_ORDER).tail(1).collect())
+    heads = written.filter(SNAPSHOT & (pl.col("state") == HEAD)).select("state", MANY, *_ORDER)
+    return _parts_of_heads(heads.sort(_ORDER).tail(1).collect())
 
 
-def _parts_of_heads(heads: pl.DataFrame) -> int:
-    """The number of parts by the last of the ``heads`` of snapshots; that of one part says none."""
-    return int(heads["row"][-1] or 1) if heads.height else 1
+def rows_of(name: str, found: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """The rows of the state ``name``, of columns ``schema``, that rows ``found`` of the table have, and ``deleted``."""
+    blobs = found.filter(pl.col("state") == name)[ROWS]
+    return _joined((unpacked(blob, schema) for blob in blobs), {**schema, DELETED: pl.Boolean()})
+
+
+def unpacked(blob: bytes, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """The rows in ``blob`` with the columns of ``schema``, null where it lacks one, and ``deleted``."""
+    rows = from_ipc(blob)
+    if AS_JSON in rows.columns:
+        rows = rows.select(pl.col(AS_JSON).str.json_decode(pl.Struct(schema)), DELETED).unnest(AS_JSON)
+    lacking = [pl.lit(None, kind).alias(name) for name, kind in schema.items() if name not in rows.columns]
+    return rows.with_columns(lacking).select(*schema, DELETED)
+
+
+def packed(rows: pl.DataFrame) -> bytes:
+    """``rows`` of a state, and ``deleted``, as the table has them."""
+    return to_ipc(rows, "zstd")
+
+
+def _packed(name: str, rows: pl.DataFrame) -> Iterator[tuple[str, bytes, int]]:
+    for some in rows.iter_slices(_ROWS_TOGETHER):
+        if some.height:
+            yield name, packed(some), some.height
+
+
+def _standing(found: pl.DataFrame, state: KeyedRows) -> pl.DataFrame:
+    """The rows of ``state`` after all that rows ``found`` of the table, of one part, say of it."""
+    schema = {**state.schema, DELETED: pl.Boolean()}
+    whole, changed = (
+        _joined((unpacked(blob, state.schema) for blob in found.filter(which)[ROWS]), schema)
+        for which in (pl.col(SNAPSHOT), ~pl.col(SNAPSHOT))
+    )
+    if changed.is_empty():
+        return whole.drop(DELETED)
+    last = changed.unique(state.identity, keep="last", maintain_order=True)
+    kept = whole.join(last, on=state.identity, how="anti", nulls_equal=True, maintain_order="left")
+    standing = pl.concat([kept, last.filter(~pl.col(DELETED))]).drop(DELETED)
+    # rows that are picked out keep the texts of all the others in memory, unless they are written once
+    return from_ipc(to_ipc(standing, "lz4"))
+
+
+def _joined(parts: Iterable[pl.DataFrame], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    return pl.concat([pl.DataFrame(schema=schema), *parts])
+
+
+def _parts_of_heads(rows: pl.DataFrame) -> int:
+    """The number of parts by the last head of a snapshot among ``rows``; 1 where there is none."""
+    heads = rows.filter(pl.col("state") == HEAD)[MANY]
+    return int(heads[-1]) if len(heads) else 1
 
 
 def _kept(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.lit(False).alias(DELETED))
-
-
-def _encoded(name: str, state: KeyedRows, rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.select(
-        pl.lit(name).alias("state"),
-        pl.struct(state.identity).struct.json_encode().alias("identity"),
-        pl.struct(list(state.schema)).struct.json_encode().alias("row"),
-        DELETED,
-    )

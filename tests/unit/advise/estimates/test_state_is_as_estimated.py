@@ -34,6 +34,7 @@ from recount.declare.operators.processing import KeyState
 from recount.declare.schema import LONG, STRING
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
+from recount.engine.commit.delta_table import rows_in
 from recount.engine.operators.batch_graph import Graph
 
 LEAST, MOST = 0.8, 2.0
@@ -188,7 +189,7 @@ def test_what_is_held_is_as_estimated(case: Case) -> None:
         if found.rows >= MANY and state.title != "keys":
             row_bytes = found.bytes / found.rows
             assert LEAST * row_bytes <= state.row_bytes <= MOST * row_bytes, f"{state.name}: bytes of a row"
-    written = statistics.mean(computed.state.height for computed in engine.computed[len(engine.computed) // 2 :])
+    written = statistics.mean(rows_in(computed.state) for computed in engine.computed[len(engine.computed) // 2 :])
     changed = sum(state.kept.changed for state in estimates)
     assert LEAST_WRITTEN * written <= changed <= MOST * written, "rows that a batch appends to the state table"
 

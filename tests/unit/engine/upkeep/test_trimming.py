@@ -147,7 +147,7 @@ def test_a_row_of_an_audit_releases_nothing_and_neither_does_one_that_has_no_cer
 def test_the_state_of_a_graph_goes_before_the_last_snapshot_but_one(tmp_path: Path) -> None:
     tables = StreamTables("clicks", str(tmp_path), state=STATE_SCHEMA, outputs={})
     tables.create()
-    row = {"state": "counts", "identity": "{}", "row": "{}", "deleted": False}
+    row = {"state": "counts", "rows": b"", "many": 0, "part": 0}
     nothing = pl.DataFrame(schema=LATE_SCHEMA)
     for batch in range(9):
         state = pl.DataFrame([{**row, "snapshot": batch in (2, 5, 7)}], STATE_SCHEMA)
