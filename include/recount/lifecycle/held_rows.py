@@ -204,7 +204,7 @@ class HeldState:
         return sum(self._rows(blob).filter(names & of_another).height for blob in self._table(ROWS)[ROWS])
 
     def remove(self) -> None:
-        """Write the rows of the state anew without those of the key."""
+        """Replace the rows of the state by those that are not of the key."""
         if not self.count():
             return
         table = self._table()

@@ -87,7 +87,7 @@ class Made:
         return one_of_each(pl.concat([self.set_aside, *(out.raised for out in self.outputs)]))
 
     def fates(self, read: pl.DataFrame) -> pl.DataFrame:
-        """The records ``read``, each once, with the fate of each; where operators differ the first of ``FATES`` holds."""
+        """The records ``read``, each once, with their fates; where operators differ the first of ``FATES`` holds."""
         noted = pl.concat([pl.DataFrame(schema=FATE_SCHEMA), *chain.from_iterable(out.fates for out in self.outputs)])
         if noted.height == read.height == _number_of(noted, read):
             return noted

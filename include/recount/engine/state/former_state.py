@@ -15,7 +15,7 @@ _FORMER_HEADS = ("", "parts")
 
 
 def bring_up(path: str) -> None:
-    """Write the state table at ``path`` anew where it has the form of an earlier release, in one commit.
+    """Give the state table at ``path`` the form of today where it has that of an earlier release, in one commit.
 
     Does nothing where there is no table, or one of another form. The stream must be the only one that writes it.
     """
