@@ -14,14 +14,11 @@ from tests.local_spark import TINY, local_session
 from tests.spark.audit.stage import Stage, settings_below
 
 from recount.backfill.carrying_out import CarryingOut
-from recount.backfill.corrections_due import corrections_due
-from recount.backfill.single_backfill import plan, repair
 from recount.declare.groups import Archive
 from recount.engine.driver.runner import RunOptions, StreamRunner
 from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Home, Project
-from recount.recompute.single_flow import flow_of
 from recount.runtime.settings import Settings
 
 PAGES = Path(__file__).parents[1] / "docs" / "operations"
@@ -55,10 +52,7 @@ def lose_checkpoint(stage: Stage) -> None:
 
 def backfilled(stage: Stage) -> int:
     """Correct all open misses of the stream; how many rows."""
-    if flow_of(stage.topology) is None:
-        due = corrections_due(stage.spark, stage.tables, stage.topology)
-        return CarryingOut(session=stage.spark, settings=stage.settings, due=due).run().corrections
-    return repair(stage.spark, stage.settings, plan(stage.spark, stage.tables, stage.topology)).corrections
+    return CarryingOut.of(stage.spark, stage.settings, stage.topology).run().corrections
 
 
 def row(*cells: object) -> str:

@@ -25,7 +25,7 @@ from recount.audit.certificate import issuing
 from recount.audit.certificate.issuing import certificates_of
 from recount.audit.certificate.signing import chain_in
 from recount.audit.night import audited
-from recount.backfill.single_backfill import plan, repair
+from recount.backfill.carrying_out import CarryingOut
 from recount.declare.registry import Stream
 from recount.engine.driver.runner import RunOptions, StreamRunner
 from recount.engine.driver.stream_command import work_of
@@ -36,7 +36,6 @@ from recount.lifecycle.reset import Reset
 from recount.lifecycle.upgrade import upgrade
 from recount.runtime.errors import RecountError, Terminal
 from recount.runtime.settings import Settings
-from recount.tables.places import Tables
 from recount.tables.spark_session import spark_session
 
 _LOG = logging.getLogger(__name__)
@@ -188,7 +187,7 @@ class Jobs:
 
     def _backfill(self, job: dict[str, Any]) -> None:
         topology: Any = self._declared(job)
-        repair(self._session, self._settings, plan(self._session, Tables(self._settings.data), topology))
+        CarryingOut.of(self._session, self._settings, topology).run()
 
     def _reset(self, job: dict[str, Any]) -> None:
         Reset(self._settings, self._declared(job), "beginning").run()

@@ -14,7 +14,7 @@ SHARED_WITH_THE_RECOMPUTE = {
     "recount.declare.aggregates": {"Aggregate", "Fold"},
     "recount.declare.operators.tables": {"Suppress", "TableAggregate", "TableFilter", "ToTable"},
     "recount.declare.expression_types": {"columns_of", "type_of"},
-    "recount.declare.expressions": {"Call", "Column", "Expression", "Literal"},
+    "recount.declare.expressions": {"Column", "Expression"},
     "recount.declare.operators.joins": {"Join", "StreamStreamJoin", "StreamTableJoin", "TableTableJoin"},
     "recount.declare.operators.nodes": {
         *("Filter", "SelectKey", "Sink", "Source", "WindowedAggregate", "WithFields"),

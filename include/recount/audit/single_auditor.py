@@ -7,15 +7,22 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import polars as pl
 from pyspark.sql import SparkSession
 
+from recount.audit.audit_session import FEW_OFFSETS
 from recount.audit.carry.erased_keys import AsideRecords, ErasedKeys
 from recount.audit.carry.removed import released_by, released_so_far
-from recount.audit.carry.snapshots import keep_partials, keep_published
+from recount.audit.carry.snapshots import PASSING, keep_partials, keep_published
 from recount.audit.carry.store import NOTHING, AuditStore, Seed
-from recount.audit.compare.conservation import accounts, conservation_differences
+from recount.audit.compare.conservation import (
+    PartitionTotals,
+    accounts,
+    conservation_differences,
+    totals_by_topic,
+)
 from recount.audit.compare.identity import identity_of
-from recount.audit.compare.published import is_after
+from recount.audit.compare.published import written_after
 from recount.audit.compare.results import charted
 from recount.audit.compare.side_ledgers import Listing
 from recount.audit.compare.single_judge import Judge, Judgement, Row, Stretch
@@ -46,9 +53,12 @@ from recount.kafka.offsets import LogRange
 from recount.kafka.positions import published_backfills
 from recount.kafka.topics_on_cluster import ids_of
 from recount.recompute.digests import DigestedLog
+from recount.recompute.frames.duck_handover import Room
+from recount.recompute.operators.recomputed import recomputed
 from recount.recompute.raw_log import Ranges
+from recount.recompute.registry_parsing import is_with_headers
 from recount.recompute.single_flow import Flow
-from recount.recompute.single_recompute import Recomputation, recompute
+from recount.recompute.window_partials import WindowPartials
 from recount.runtime.settings import Settings
 from recount.tables.ledger import BatchProof, TopicIds
 from recount.tables.places import Tables, farthest
@@ -131,18 +141,27 @@ class Auditor:
         scope = self._scope(audit, interval, source, there, again, repetition, from_the_beginning=from_the_beginning)
         there.require(scope.ledger)
         log = DigestedLog(log_of(self._settings, sources))
-        recomputed = recompute(
-            self._session,
-            self._flow,
-            log,
-            scope.ranges,
-            limits=scope.ledger.limits(self._source.name, self._topology.max_future_ms, scope.aside.offsets),
-            stream_times=scope.stretch.seed.stream_times,
-        )
+        partials = self._recomputed(scope, log)
         try:
-            return self._findings(scope, interval, log, recomputed, known or {})
+            return self._findings(scope, interval, log, partials, known or {})
         finally:
-            recomputed.release()
+            partials.recomputed.release()
+
+    def _recomputed(self, scope: _Scope, log: DigestedLog) -> WindowPartials:
+        topic, ledger = self._source.name, scope.ledger
+        limits = ledger.limits(topic, self._topology.max_future_ms, scope.aside.offsets)
+        stood = {(topic, p): ms for p, ms in scope.stretch.seed.stream_times.items() if ms is not None}
+        raw = log.read(self._session, topic, scope.ranges, with_headers=is_with_headers(self._flow.source))
+        passing = self._tables.audit(self._topology.name, PASSING) if ledger.offsets > FEW_OFFSETS else None
+        done = recomputed(
+            self._session,
+            self._topology,
+            {topic: raw},
+            limits={topic: limits},
+            stood=stood,
+            room=Room(memory=self._settings.audit_memory, folder=passing),
+        )
+        return WindowPartials(flow=self._flow, recomputed=done)
 
     def _scope(
         self,
@@ -240,7 +259,7 @@ class Auditor:
         return True
 
     def _findings(
-        self, scope: _Scope, interval: Interval, log: DigestedLog, recomputed: Recomputation, known: Register
+        self, scope: _Scope, interval: Interval, log: DigestedLog, partials: WindowPartials, known: Register
     ) -> Findings:
         stretch = scope.stretch
         with ThreadPoolExecutor(1) as beside:
@@ -253,12 +272,15 @@ class Auditor:
                 last=scope.settled.proofs[-1],
                 released=stretch.released,
             )
-            listed = beside.submit(listing.differences, recomputed)
-            judgement = self._judgement(scope, recomputed)
-            found = accounts(self._session, self._connection, log.of, self._source.name, recomputed.totals)
+            listed = beside.submit(listing.differences, partials)
+            judgement = self._judgement(scope, partials)
+            before = {(self._source.name, p): ms for p, ms in stretch.seed.stream_times.items()}
+            by_topic = totals_by_topic(partials.recomputed, scope.ledger, before, self._flow.aggregate)
+            totals = by_topic[self._source.name]
+            found = accounts(self._session, self._connection, log.of, self._source.name, totals)
             lineage = Lineage(settings=self._settings, stream=self._topology.name, erased=scope.erased)
             altered = lineage.differences(stretch.seed.run)
-            differences = [*self._differences(scope, recomputed, judgement, found, listed.result()), *altered]
+            differences = [*self._differences(scope, partials, judgement, totals, found, listed.result()), *altered]
         self.store.put_findings(stretch.audit, found, differences, judgement.misses)
         is_clean = not differences and all(one.state != "open" for one in known.values())
         certificates = certificates_in_force(self._settings, self._topology.name)
@@ -308,17 +330,18 @@ class Auditor:
         )
         return witness.evidence(found, [self._flow.sink], {self._flow.sink.topic.name: scope.unseen}, scope.backfills)
 
-    def _judgement(self, scope: _Scope, recomputed: Recomputation) -> Judgement:
+    def _judgement(self, scope: _Scope, partials: WindowPartials) -> Judgement:
         audit = scope.stretch.audit
         keep_published(self._session, self._connection, self.store, audit, self._flow, scope.unseen)
-        keep_partials(self.store, audit, recomputed)
+        keep_partials(self.store, audit, partials)
         return Judge(self._tables, self.store, self._flow, scope.backfills).judge(scope.stretch)
 
     def _differences(
         self,
         scope: _Scope,
-        recomputed: Recomputation,
+        partials: WindowPartials,
         judgement: Judgement,
+        totals: Sequence[PartitionTotals],
         found: Sequence[PartitionAccount],
         listed: Sequence[Difference],
     ) -> list[Difference]:
@@ -333,9 +356,9 @@ class Auditor:
             *hidden_rows(self._tables, self._topology),
             *altered_files(self._tables, self._topology, [identity_of(self._flow.sink)], seed.order, cut),
             *(unread(self._connection, scope.ledger, self._in_force) if seed.run is None else []),
-            *conservation_differences(found, recomputed.totals, scope.ledger),
+            *conservation_differences(found, totals, scope.ledger),
             *listed,
-            *(self._explained(scope, recomputed, judgement) if judgement.wrong else []),
+            *(self._explained(scope, partials, judgement) if judgement.wrong else []),
             *unexplained(judgement.misses),
             *judgement.corrections,
         ]
@@ -345,10 +368,10 @@ class Auditor:
         reached = judgeable_offsets(self._connection, self._tables, self._topology)
         return settled_ledger(self._tables, self._topology, reached, down_to=scope.settled.proofs[-1].order)
 
-    def _explained(self, scope: _Scope, recomputed: Recomputation, judgement: Judgement) -> list[Difference]:
+    def _explained(self, scope: _Scope, partials: WindowPartials, judgement: Judgement) -> list[Difference]:
         path = self._tables.state(self._topology.name)
-        state = self._session.read.format("delta").load(path).where(~is_after(scope.stretch.cut))
-        found = output_differences(self._session, judgement.wrong, recomputed, state, scope.ledger)
+        state = pl.scan_delta(path).filter(~written_after(scope.stretch.cut))
+        found = output_differences(judgement.wrong, partials, state, scope.ledger)
         if not judgement.unlisted:
             return found
         first, last = scope.ledger.proofs[0], scope.ledger.proofs[-1]

@@ -18,7 +18,7 @@ from recount.audit.carry.removed import (
     letters_gone,
     released_by,
 )
-from recount.audit.carry.snapshots import Frames, Snapshots
+from recount.audit.carry.snapshots import PASSING, Frames, Snapshots
 from recount.audit.carry.store import CORRECTIONS, RECONCILIATION, VERDICTS, AuditStore
 from recount.audit.compare import side_ledgers
 from recount.audit.compare.claims import IDENTITY
@@ -85,8 +85,6 @@ from recount.runtime.settings import Settings
 from recount.tables.places import Released, Tables, ageing, farthest
 
 _LOG = logging.getLogger(__name__)
-PASSING = "passing"
-"""The folder of the rows of an audit at work that go from Spark to the recompute, and back."""
 FEW_VERDICTS = 300_000
 """Three of each row: so few rows may pass through this process, with the values that were compared."""
 

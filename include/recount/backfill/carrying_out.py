@@ -17,19 +17,22 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+import deltalake
+import polars as pl
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.audit.carry.erased_keys import ErasedKeys
-from recount.audit.carry.store import AuditStore
+from recount.audit.carry.store import PUBLISHED, AuditStore
 from recount.audit.compare.claims import AT_MS, ENTRY, IDENTITY, ROW
 from recount.audit.compare.correction_claims import COMPLETE_TEXT, GONE_MS, Listed, audit_of, listed_backfills
 from recount.audit.compare.differences import SINK
 from recount.audit.compare.identity import Identity, identity_of
+from recount.audit.compare.published import BY_BACKFILL
 from recount.audit.compare.sink_verdicts import of_backfills
 from recount.audit.cut.auditable import published_offsets
 from recount.audit.cut.audited_ledger import Ledger
@@ -46,8 +49,7 @@ from recount.backfill.corrections import (
     require_in_turn,
     said,
 )
-from recount.backfill.corrections_due import Due, kept_misses
-from recount.backfill.single_backfill import Repaired
+from recount.backfill.corrections_due import Due, corrections_due, kept_misses
 from recount.declare.columns import (
     BACKFILL,
     BACKFILL_NUMBER,
@@ -65,6 +67,7 @@ from recount.kafka.dead_letters import KafkaRecord
 from recount.kafka.positions import backfills_of, publish_backfill, published_backfills
 from recount.kafka.transaction import OutputTransaction
 from recount.lifecycle.reset import require_no_driver, standstill
+from recount.recompute.single_flow import flow_of
 from recount.recompute.spark_columns import spark_type
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
@@ -86,6 +89,15 @@ _TOLD = {
 Rows = Sequence[Mapping[str, Any]]
 _LOG = logging.getLogger(__name__)
 _SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repaired:
+    """This run wrote so many ``corrections`` as ``backfill``; ``published`` are the backfills that it published."""
+
+    backfill: str | None
+    corrections: int
+    published: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,18 +128,26 @@ class CorrectionTables:
         tables = {one.table for one in self.listed() if one.number is not None and one.number >= done}
         return [one for one in self.identities if one.written.table in tables]
 
-    def next_number(self, done: int, *, erased: int = 0) -> int:
+    def next_number(self, done: int, *, erased: int = 0, is_known: bool = False) -> int:
         """The number of the next backfill; raises ``Terminal`` where the tables end before the ``done`` on Kafka.
 
-        An erasure may have removed all rows of the last of the first ``erased`` backfills.
+        An erasure may have removed all rows of the last of the first ``erased`` backfills. A backfill that ``is_known``
+        takes over what Kafka has of it.
         """
         number = max([erased, *(one.number + 1 for one in self.listed() if one.number is not None)])
-        if number < done:
+        if number < done and not is_known:
+            take_over = ""
+            if flow_of(self.topology) is not None:
+                take_over = (
+                    "; or, for each backfill that they lack, oldest first, run `recount backfill --stream"
+                    f" {self.topology.name} --audit ID` with the audit that it was made for, which takes over what"
+                    " Kafka has"
+                )
             raise Terminal(
                 f"the corrections of {self.topology.name} are older than Kafka: were they restored from a backup?",
                 given=f"the tables end before backfill {number}, Kafka has all before {done}",
                 expected="tables with all backfills that Kafka has",
-                remedy=f"restore a newer backup of them, or `recount reset {self.topology.name}`",
+                remedy=f"restore a newer backup of them{take_over}; or `recount reset {self.topology.name}`",
             )
         return number
 
@@ -138,7 +158,23 @@ class CorrectionTables:
         frame = self.session.createDataFrame([tuple(row[name] for name in kinds) for row in rows], schema)
         path = self.tables.corrections(identity.written.table)
         make_table(path, schema)
-        frame.coalesce(1).write.format("delta").mode("append").save(path)
+        self._name_batches(path)
+        frame.coalesce(1).write.format("delta").mode("append").option("mergeSchema", "true").save(path)
+
+    def _name_batches(self, path: str) -> None:
+        """Let corrections of an earlier release, which named no batch, name the last one that their audit judged."""
+        table = deltalake.DeltaTable(path)
+        if GENERATION in {field.name for field in table.schema().fields}:
+            return
+        runs = AuditStore(self.session, self.tables, self.topology.name).runs()
+        orders = {run.audit: run.order for run in runs}
+        rows = pl.DataFrame(table.to_pyarrow_table())
+        made_of = [
+            next((orders[one] for one in audit_of(name) if one in orders), runs[-1].order) for name in rows[BACKFILL]
+        ]
+        told = pl.DataFrame(made_of, {GENERATION: pl.Int32, BATCH: pl.Int64}, orient="row")
+        named = rows.hstack(told).with_columns(pl.lit(value=False).alias(IS_NULL))
+        deltalake.write_deltalake(path, named, mode="overwrite", schema_mode="overwrite")
 
     def take_back(self, identity: Identity, done: int, last: Order | None) -> None:
         """Delete rows after the ``done`` on Kafka; not those that were made of the batch ``last``."""
@@ -176,6 +212,12 @@ class CarryingOut:
     session: SparkSession
     settings: Settings
     due: Due
+
+    @classmethod
+    def of(cls, session: SparkSession, settings: Settings, topology: Topology, audit: str | None = None) -> Self:
+        """The open misses of ``topology``, or (``audit``) those of them that this audit found; raises ``Terminal``."""
+        due = corrections_due(session, Tables(settings.data), topology, audit)
+        return cls(session=session, settings=settings, due=due)
 
     def ready(self) -> list[Correction]:
         """Return what would be corrected now; ``keyed`` rows too, where the stream stands at the audit's last batch."""
@@ -262,7 +304,8 @@ class CarryingOut:
                 remedy=DELETE_THEM,
             )
         tables, audit = self._corrections, self.due.run.audit
-        number = tables.next_number(done, erased=ErasedKeys.of(self.settings, self._topology.name).backfills)
+        erased = ErasedKeys.of(self.settings, self._topology.name).backfills
+        number = tables.next_number(done, erased=erased, is_known=self._is_on_kafka(wanted))
         backfill = f"{audit}.{number}" if any(one.name == audit for one in tables.listed()) else audit
         about = {BACKFILL: backfill, BACKFILL_NUMBER: number, PUBLISHED_AT: clock_ms()}
         by_table: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -272,6 +315,17 @@ class CarryingOut:
             if by_table[identity.written.table]:
                 tables.append(identity, by_table[identity.written.table])
         return backfill
+
+    def _is_on_kafka(self, wanted: Sequence[Correction]) -> bool:
+        """Whether audits of a single aggregation have seen all of them on Kafka as a backfill's, the same revisions."""
+        flow, run = flow_of(self._topology), self.due.run
+        if flow is None:
+            return False
+        names = [*flow.sink.fields, RESULT_TIME, REVISION]
+        store = AuditStore(self.session, Tables(self.settings.data), self._topology.name)
+        seen = store.rows(PUBLISHED, run.lineage).filter(pl.col(ORIGIN) == BY_BACKFILL).select(names).collect()
+        known = set(seen.iter_rows())
+        return all(tuple(row[name] for name in names) in known for one in wanted for row in one.rows(run.order))
 
     def _records(self, number: int) -> list[KafkaRecord]:
         version = DeclarationLog(self.settings.data, self._topology.name).version()

@@ -35,8 +35,6 @@ JUDGED_KEY = "recount_key"
 """The key of a result that is judged, so that it can be declared by any name."""
 BACKFILL, BACKFILL_NUMBER, PUBLISHED_AT = "recount_backfill", "recount_backfill_number", "recount_published_at_ms"
 """Of a correction: which backfill made it, the number of that, and when it was written."""
-NOW_REVISION, NOW = "recount_revision_now", "recount_now_"
-"""Of a planned correction: the revision that readers see now, and (before an aggregate's name) what they see."""
 WANTED_KEY = "recount_wanted_key"
 """The key, as text, of a result that a backfill corrects."""
 _ESCAPED = re.compile(r'[\x00-\x1f\x7f-\x9f"\\]')

@@ -61,8 +61,9 @@ from recount.tables.places import Tables
 
 _SAME_AS_TEXT = ("string", "long", "boolean")
 """Types of which a snapshot and a state table have the same text."""
-_BY_KEY_TEXT = (VERDICTS, RECONCILIATION, CORRECTIONS, DIFFERENCES, MISSES)
+_BY_KEY_TEXT = (VERDICTS, RECONCILIATION, CORRECTIONS, DIFFERENCES, MISSES, PLANS)
 _BY_KEY_FIELD = (PARTIALS, PUBLISHED, PLANS)
+"""An earlier release planned the corrections of a single aggregation by the field of the key."""
 _AT_ONCE = 200
 
 
@@ -263,9 +264,10 @@ class HeldKey:
         word = pl.col("detail").str.contains(rf"(^|\W){pl.escape_regex(self.key)}(\W|$)")
         yield Holding(name="rejected", path=tables.rejected(stream), column="detail", mine=word)
         flow = flow_of(self.topology)
-        columns = dict.fromkeys(_BY_KEY_TEXT, "key")
-        columns |= dict.fromkeys(_BY_KEY_FIELD, "key" if flow is None else flow.key)
-        for name, column in columns.items():
+        columns = [(name, "key") for name in _BY_KEY_TEXT]
+        if flow is not None:
+            columns += [(name, flow.key) for name in _BY_KEY_FIELD if (name, flow.key) not in columns]
+        for name, column in columns:
             yield self._by_column(f"audits/{name}", tables.audit(stream, name), column)
 
     def counts(self) -> dict[str, int]:

@@ -31,7 +31,6 @@ from recount.declare.topology import Topology
 from recount.formats.registry_encoders import encoder_of
 from recount.kafka.connection import Connection
 from recount.recompute.single_flow import Flow
-from recount.recompute.single_recompute import group_of
 from recount.recompute.spark_columns import named
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
@@ -107,7 +106,7 @@ def main(
 
 
 def _victim(rows: DataFrame, flow: Flow, place: int) -> Row:
-    found = rows.orderBy(*map(named, group_of(flow)[1:]), named(flow.key), REVISION).limit(place + 1).collect()
+    found = rows.orderBy(*map(named, flow.group[1:]), named(flow.key), REVISION).limit(place + 1).collect()
     if len(found) <= place:
         raise Terminal(
             "too few results to tamper with",
@@ -125,7 +124,7 @@ def _is(row: Row, flow: Flow) -> Column:
 
 
 def _in_group(row: Row, flow: Flow) -> Column:
-    equal: list[Column] = [named(name) == F.lit(row[name]) for name in group_of(flow)]
+    equal: list[Column] = [named(name) == F.lit(row[name]) for name in flow.group]
     condition: Column = reduce(lambda one, other: one & other, equal)
     return condition
 

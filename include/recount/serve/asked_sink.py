@@ -79,11 +79,6 @@ class AskedSink:
         return None
 
     @cached_property
-    def is_single(self) -> bool:
-        """Whether the topology is a single aggregation, whose corrections have a revision and no batch."""
-        return flow_of(self.topology) is not None
-
-    @cached_property
     def ends_count(self) -> bool:
         """Whether a record at the end of a window is in it: in sessions and sliding windows, not in the others."""
         closing = closing_windows(self.identity)
@@ -185,7 +180,7 @@ def seen_rows(
     if wanted is not None:
         written = written.filter(wanted)
     if sink.identity.is_latest:
-        seen = _latest(written, sink)
+        seen = _latest(written, sink, corrections)
     else:
         seen = written if corrections is None else _since_corrected(written, sink)
     kept = seen.filter(~pl.col(IS_NULL)).drop(IS_NULL)
@@ -195,7 +190,6 @@ def seen_rows(
 def _as_rows(table: DeltaTable, sink: AskedSink, by_then: pl.Expr, *, of_backfill: bool) -> pl.LazyFrame:
     """Rows of ``table`` ``by_then``, in the columns of rows; a table lacks columns that would be empty in it."""
     there = {field.name for field in table.schema().fields}
-    is_single = sink.is_single  # there the origin in corrections says who wrote it, and nothing is withdrawn
 
     def known(name: str, kind: pl.DataType, otherwise: object = None, *, known: bool = True) -> pl.Expr:
         return (pl.col(name) if known and name in there else pl.lit(otherwise)).cast(kind).alias(name)
@@ -210,8 +204,9 @@ def _as_rows(table: DeltaTable, sink: AskedSink, by_then: pl.Expr, *, of_backfil
             *(pl.col(name).cast(kind) for name, kind in types.items()),
             known(RESULT_TIME, pl.Int64()),
             known(REVISION, pl.Int32()),
-            known(IS_NULL, pl.Boolean(), otherwise=False, known=not is_single).fill_null(value=False),
-            known(ORIGIN, pl.String(), known=not is_single),
+            # an aggregation of time windows withdraws nothing: who marks its rows does not hide them
+            known(IS_NULL, pl.Boolean(), otherwise=False, known=flow_of(sink.topology) is None).fill_null(value=False),
+            known(ORIGIN, pl.String()),
             known(GENERATION, pl.Int32()),
             known(BATCH, pl.Int64()),
             known(BACKFILL_NUMBER, pl.Int64(), otherwise=OF_STREAM, known=of_backfill),
@@ -219,10 +214,11 @@ def _as_rows(table: DeltaTable, sink: AskedSink, by_then: pl.Expr, *, of_backfil
     )
 
 
-def _latest(written: pl.LazyFrame, sink: AskedSink) -> pl.LazyFrame:
-    """The newest row of each key and window. Corrections of a single aggregation are ordered by their revision."""
+def _latest(written: pl.LazyFrame, sink: AskedSink, corrections: DeltaTable | None) -> pl.LazyFrame:
+    """The newest row of each key and window. Corrections of an earlier release may name no batch: revisions count."""
     bounds = [WINDOW_START, WINDOW_END] if sink.identity.has_bounds else []
-    order = [REVISION, BACKFILL_NUMBER] if sink.is_single else [*_WRITTEN, REVISION]
+    has_batches = corrections is None or GENERATION in {field.name for field in corrections.schema().fields}
+    order = [*_WRITTEN, REVISION] if has_batches else [REVISION, BACKFILL_NUMBER]
     return written.sort(order).unique([sink.key, *bounds], keep="last", maintain_order=True)
 
 

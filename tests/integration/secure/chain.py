@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.integration.secure.tills import sales, takings
 
 from recount.audit.night import CertifiedAudit, audited
-from recount.backfill.single_backfill import Repaired, plan, repair
+from recount.backfill.carrying_out import CarryingOut, Repaired
 from recount.declare.registry import Declarations, declared
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.driver.runner import RunOptions, StreamRunner
@@ -24,7 +24,6 @@ from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 from recount.profile.listeners import permit
 from recount.runtime.settings import Settings
-from recount.tables.places import Tables
 
 MINUTE_MS = 60_000
 MODULE = "tests.integration.secure.tills"
@@ -86,7 +85,7 @@ class Chain:
     def backfill(self, spark: SparkSession) -> Repaired:
         """What the DAG of backfills does once somebody has approved."""
         settings = self.settings.acting_as("stream")
-        return repair(spark, settings, plan(spark, Tables(settings.data), takings))
+        return CarryingOut.of(spark, settings, takings).run()
 
     def audit(self, spark: SparkSession) -> CertifiedAudit:
         """What the nightly audit does."""

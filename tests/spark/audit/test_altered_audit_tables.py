@@ -18,7 +18,7 @@ from tests.spark.audit.stage import Stage, trim
 from recount.audit.carry.store import PARTIALS, PUBLISHED
 from recount.audit.certificate.certificate_files import load
 from recount.audit.night import CertifiedAudit
-from recount.backfill.single_backfill import Repaired, plan, repair
+from recount.backfill.carrying_out import CarryingOut, Repaired
 from recount.declare.columns import BATCH, IS_LATE
 from recount.declare.operators.nodes import KEY, WINDOW_END
 from recount.engine.commit.batch import TopologyWork
@@ -50,7 +50,7 @@ def rewrite(path: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
 
 def backfill(clinic: Clinic) -> Repaired:
     bills = clinic.bills
-    return repair(bills.spark, bills.settings, plan(bills.spark, clinic.tables, bills.topology))
+    return CarryingOut.of(bills.spark, bills.settings, bills.topology).run()
 
 
 def test_altered_rows_of_earlier_nights_are_named_every_night_and_no_backfill_or_erasure_takes_them(

@@ -19,12 +19,11 @@ from tests.spark.audit.stage import Stage, output_topic, settings_below, source_
 
 from recount.audit.carry.store import CORRECTIONS
 from recount.audit.compare.correction_claims import COMPLETE_TEXT
-from recount.backfill import single_backfill as repairs
-from recount.backfill.carrying_out import CarryingOut
-from recount.backfill.corrections_due import corrections_due
-from recount.backfill.single_backfill import pending, plan, repair
+from recount.backfill import carrying_out
+from recount.backfill.carrying_out import CarryingOut, Repaired
+from recount.backfill.corrections import Correction
 from recount.declare.aggregates import Aggregate, count, last, total
-from recount.declare.columns import BACKFILL, BACKFILL_NUMBER, NOW, NOW_REVISION, REVISION
+from recount.declare.columns import BACKFILL, BACKFILL_NUMBER, REVISION
 from recount.declare.schema import RecordSchema, decimal
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
@@ -37,6 +36,20 @@ from recount.serve.asked_sink import asked_sink
 from recount.serve.question import Question
 
 
+def repair(scene: Scene, audit: str | None = None) -> Repaired:
+    return CarryingOut.of(scene.session, scene.settings, scene.topology, audit).run()
+
+
+def due(scene: Scene, audit: str | None = None) -> list[Correction]:
+    return list(CarryingOut.of(scene.session, scene.settings, scene.topology, audit).due.corrections)
+
+
+def orders_of(correction: Correction) -> tuple[int, int]:
+    """How many orders readers see now, and should see."""
+    [now], [complete] = json.loads(correction.now), json.loads(correction.complete)
+    return now["row"]["orders"], complete["row"]["orders"]
+
+
 def test_a_repair_completes_the_missed_result_and_a_second_repair_changes_nothing(scene: Scene) -> None:
     an_hour_of_orders(scene)
     scene.run(max_offsets=1_000)
@@ -47,12 +60,11 @@ def test_a_repair_completes_the_missed_result_and_a_second_repair_changes_nothin
     seen = pl.DataFrame(output.to_pyarrow_table())
     write_deltalake(output, seen.with_columns(pl.lit(2**31 - 1, pl.Int32).alias(REVISION)), mode="append")
     with pytest.raises(Terminal, match="the largest revision there is"):
-        repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology))
+        repair(scene)
     output.delete(f"{REVISION} = {2**31 - 1}")
-    planned = plan(scene.session, scene.tables, scene.topology)
-    [change] = planned.changes.collect()
-    assert (change[f"{NOW}orders"], change.orders, change[NOW_REVISION], change[REVISION]) == (5, 6, 0, 1)
-    first = repair(scene.session, scene.settings, planned)
+    [change] = due(scene)
+    assert (orders_of(change), change.revision, change.standing) == ((5, 6), 1, "ready")
+    first = repair(scene)
     corrections = DeltaTable(scene.tables.corrections(scene.topology.sinks[0].table))
     for name in (missed.audit, f"{missed.audit}.1", "of-no-audit"):
         forged = pl.DataFrame(corrections.to_pyarrow_table())
@@ -61,14 +73,14 @@ def test_a_repair_completes_the_missed_result_and_a_second_repair_changes_nothin
         )
         write_deltalake(corrections, forged, mode="append")
         with pytest.raises(Terminal, match="follow from no audit"):
-            repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology))
+            repair(scene)
         corrections.delete(f"{BACKFILL_NUMBER} = 1")
     copy = pl.DataFrame(corrections.to_pyarrow_table()).with_columns(pl.lit(2**63 - 1).alias(BACKFILL_NUMBER))
     write_deltalake(corrections, copy, mode="append")
     with pytest.raises(Terminal, match="does not follow the one before"):
-        repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology))
+        repair(scene)
     corrections.delete(f"{BACKFILL_NUMBER} > 0")
-    again = repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology, missed.audit))
+    again = repair(scene, missed.audit)
     assert (first.corrections, first.published) == (1, (missed.audit,))
     assert (again.corrections, again.published) == (0, ())
 
@@ -100,23 +112,20 @@ def test_one_backfill_repairs_the_misses_of_three_nights_whose_approval_waited_t
         nights.append(scene.audit().findings)
     assert [len(night.misses) for night in nights] == [1, 2, 1]
 
-    planned = plan(scene.session, scene.tables, scene.topology)
-    assert sorted((row.window_start, row.orders) for row in planned.changes.collect()) == [
+    assert sorted((one.window_start, orders_of(one)[1]) for one in due(scene)) == [
         (nights[number].misses[-1].window_start, orders) for number, orders in ((0, 7), (1, 6), (2, 6))
     ]
-    of_the_first = plan(scene.session, scene.tables, scene.topology, nights[0].audit)
-    assert [row.orders for row in of_the_first.changes.collect()] == [7]
+    assert [orders_of(one)[1] for one in due(scene, nights[0].audit)] == [7]
 
     with monkeypatch.context() as killed:
-        killed.setattr(repairs, "_publish_pending", _killed)
+        killed.setattr(carrying_out, "publish_backfill", _killed)
         with pytest.raises(KeyboardInterrupt):
-            repair(scene.session, scene.settings, planned)
-    left = plan(scene.session, scene.tables, scene.topology)
-    assert left.changes.count() == 0
-    assert pending(scene.session, scene.settings, left) == 1
-    done = repair(scene.session, scene.settings, left)
+            repair(scene)
+    left = CarryingOut.of(scene.session, scene.settings, scene.topology)
+    assert (list(left.due.corrections), left.waiting()) == ([], 1)
+    done = left.run()
     assert (done.corrections, done.published) == (0, (nights[-1].audit,))
-    assert pending(scene.session, scene.settings, left) == 0
+    assert left.waiting() == 0
 
     repaired = scene.audit().findings
     assert (repaired.outcome, repaired.misses) == ("match", ())
@@ -129,19 +138,18 @@ def test_a_backfill_refuses_a_table_of_corrections_that_is_older_than_kafka_and_
     """What is written under the number of a backfill that Kafka has would be shown in the table and never published."""
     a_night(scene, 0)
     first = scene.audit().findings
-    assert repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology)).corrections == 1
+    assert repair(scene).corrections == 1
     shutil.rmtree(scene.tables.corrections(scene.topology.sinks[0].table))  # the backup is from before the backfill
     scene.session.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     a_night(scene, 2)
     assert [one.verdict for one in scene.audit().findings.differences] == ["extra"]
 
-    both = plan(scene.session, scene.tables, scene.topology)
-    assert both.changes.count() == 2
+    assert len(due(scene)) == 2
     with pytest.raises(Terminal, match=r"older than Kafka.*--audit ID"):
-        repair(scene.session, scene.settings, both)
-    known = repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology, first.audit))
+        repair(scene)
+    known = repair(scene, first.audit)
     assert (known.corrections, known.published) == (1, ())
-    rest = repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology))
+    rest = repair(scene)
     assert (rest.corrections, len(rest.published)) == (1, 1)
 
     repaired = scene.audit().findings
@@ -172,11 +180,7 @@ def test_a_correction_of_small_decimals_is_published_as_it_is_planned_and_audite
     if plan_of(topology) is None:
         kept = pl.scan_delta(desk.tables.audit(topology.name, CORRECTIONS)).select(COMPLETE_TEXT).collect()
         assert [json.loads(text, parse_float=str)[0]["row"]["e"] for text in kept.to_series()] == ["0.00000004"]
-        done = CarryingOut(
-            session=spark, settings=desk.settings, due=corrections_due(spark, desk.tables, topology)
-        ).run()
-    else:
-        done = repair(spark, desk.settings, plan(spark, desk.tables, topology))
+    done = CarryingOut.of(spark, desk.settings, topology).run()
     assert (done.corrections, len(done.published)) == (1, 1)
     [sink] = topology.sinks
     values = [one.value() for one in committed(desk.connection, sink.topic.name) if one.key() == b"k"]

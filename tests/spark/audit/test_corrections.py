@@ -23,9 +23,8 @@ from recount.audit.compare.correction_claims import COMPLETE_TEXT
 from recount.audit.compare.sink_verdicts import SEEN, of_backfills, of_stream, seen_rows
 from recount.audit.expectations.validation import Outcome, validate
 from recount.audit.night import CertifiedAudit
-from recount.backfill.carrying_out import CarryingOut
+from recount.backfill.carrying_out import CarryingOut, Repaired
 from recount.backfill.corrections_due import corrections_due
-from recount.backfill.single_backfill import Repaired
 from recount.declare.columns import BACKFILL, BACKFILL_NUMBER, IS_NULL
 from recount.kafka.leases import Lease
 from recount.kafka.transaction import OutputTransaction

@@ -14,7 +14,7 @@ from tests.spark.audit.clinic import ANNA, EVE, IDA, NOAH, ZOE, Clinic, Killed, 
 from recount.audit.carry.store import PARTIALS
 from recount.audit.certificate.certificate_files import load, verify_file
 from recount.audit.expectations.validation import validate
-from recount.backfill.single_backfill import Repaired, plan, repair
+from recount.backfill.carrying_out import CarryingOut, Repaired
 from recount.declare.columns import BACKFILL_NUMBER, REVISION
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
@@ -119,7 +119,7 @@ def test_corrections_go_with_their_key_and_the_next_backfill_follows(clinic: Cli
         clinic.visits(visits)
         bills.run()
         assert bills.audit().findings.misses
-        done = repair(bills.spark, bills.settings, plan(bills.spark, clinic.tables, bills.topology))
+        done = CarryingOut.of(bills.spark, bills.settings, bills.topology).run()
         assert bills.audit().findings.differences == ()
         return done
 

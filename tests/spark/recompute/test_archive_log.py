@@ -27,10 +27,9 @@ from recount.recompute.frames import duck_functions as duck
 from recount.recompute.frames.duck_database import Database
 from recount.recompute.operators.log_rows import in_groups
 from recount.recompute.raw_log import COLUMNS, HEADERS, SCHEMA, Ranges, RawLog, headers_never_null, null_headers
-from recount.recompute.rules.expression_rules import RANGES
-from recount.recompute.rules.expression_rules import column as duck_column
-from recount.recompute.rules.range_rules import RangeRules
-from recount.recompute.spark_columns import column, exact_in, spark_type
+from recount.recompute.rules.expression_rules import column
+from recount.recompute.rules.range_rules import kind_beyond
+from recount.recompute.spark_columns import spark_type
 from recount.tables.places import Tables
 
 DAY_MS = 86_400_000
@@ -127,7 +126,7 @@ def _counted(database: Database, keys: list[float | None]) -> list[tuple[float |
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recount.recompute.frames.duck_database._ROWS_AT_ONCE", ROWS_OF_A_BATCH)
+    monkeypatch.setattr("recount.recompute.frames.duck_database.ROWS_AT_ONCE", ROWS_OF_A_BATCH)
 
 
 @pytest.mark.parametrize("larger", [1, 2, *range(ROWS_OF_A_BATCH - 3, ROWS_OF_A_BATCH + 2), 5 * ROWS_OF_A_BATCH])
@@ -151,31 +150,12 @@ PLACE = "__place"
 COLUMN_TYPES = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in FIELDS.items()])
 
 
-def computed(spark: SparkSession, given_trees: Sequence[Expression], given_rows: Sequence[dict[str, Any]]) -> list[Any]:
-    frame = spark.createDataFrame([tuple(row[name] for name in FIELDS) for row in given_rows], COLUMN_TYPES).coalesce(1)
-    exact_in(spark)
-    ranges = RangeRules(functions=F, column=column)
-    kinds = [ranges.kind_beyond(tree, FIELDS) for tree in given_trees]
-    reasons = [F.lit(None).cast("string") if kind is None else kind for kind in kinds]
-    found = frame.select(*(column(tree, FIELDS) for tree in given_trees), *reasons).collect()
-    many = len(given_trees)
-    return [
-        tuple(
-            value if kind is None else f"{OUT_OF_RANGE}: {kind}"
-            for value, kind in zip(row[:many], row[many:], strict=True)
-        )
-        for row in map(tuple, found)
-    ]
-
-
-def computed_by_duckdb(
-    database: Database, given_trees: Sequence[Expression], given_rows: Sequence[dict[str, Any]]
-) -> list[Any]:
+def computed(database: Database, given_trees: Sequence[Expression], given_rows: Sequence[dict[str, Any]]) -> list[Any]:
     rows = [[*(row[name] for name in FIELDS), place] for place, row in enumerate(given_rows)]
     frame = framed(database, to_arrow_schema(COLUMN_TYPES).append(pa.field(PLACE, pa.int64())), rows)
-    kinds = [RANGES.kind_beyond(tree, FIELDS) for tree in given_trees]
+    kinds = [kind_beyond(tree, FIELDS) for tree in given_trees]
     reasons = [duck.lit(None).cast("string") if kind is None else kind for kind in kinds]
-    made = [*(duck_column(tree, FIELDS) for tree in given_trees), *reasons]
+    made = [*(column(tree, FIELDS) for tree in given_trees), *reasons]
     found = frame.select(PLACE, *(one.alias(f"c{at}") for at, one in enumerate(made))).sorted_by(PLACE).rows()
     many = len(given_trees)
     return [
@@ -191,26 +171,16 @@ def expected_of(given_trees: Sequence[Expression], given_rows: Sequence[dict[str
     return [tuple(evaluated(tree, row) for tree in given_trees) for row in given_rows]
 
 
-@settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
-@given(st.lists(trees, min_size=1, max_size=15), rows.filter(bool))
-def test_spark_computes_what_the_reference_evaluates(
-    spark: SparkSession, given_trees: list[Expression], given_rows: list[dict[str, Any]]
-) -> None:
-    assert computed(spark, given_trees, given_rows) == expected_of(given_trees, given_rows), list(map(str, given_trees))
-
-
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(st.lists(trees, min_size=1, max_size=15), rows.filter(bool))
 def test_duckdb_computes_what_the_reference_evaluates(
     database: Database, given_trees: list[Expression], given_rows: list[dict[str, Any]]
 ) -> None:
-    found = computed_by_duckdb(database, given_trees, given_rows)
+    found = computed(database, given_trees, given_rows)
     assert found == expected_of(given_trees, given_rows), list(map(str, given_trees))
 
 
-def test_null_division_and_exact_decimals_are_as_the_reference_has_them(
-    spark: SparkSession, database: Database
-) -> None:
+def test_null_division_and_exact_decimals_are_as_the_reference_has_them(database: Database) -> None:
     given_trees = [
         col("amount") * col("fee"),
         col("amount") / 0,
@@ -221,5 +191,4 @@ def test_null_division_and_exact_decimals_are_as_the_reference_has_them(
         col("name").is_null(),
     ]
     expected = (Decimal("3.375"), None, 0.5625, None, True, None, True)
-    assert computed(spark, given_trees, [ROW]) == [expected] == expected_of(given_trees, [ROW])
-    assert computed_by_duckdb(database, given_trees, [ROW]) == [expected]
+    assert computed(database, given_trees, [ROW]) == [expected] == expected_of(given_trees, [ROW])

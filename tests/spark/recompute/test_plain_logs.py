@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-from collections import Counter
 from collections.abc import Mapping
 from decimal import Context, Decimal
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 from tests.field import all_cases
 from tests.field.case import IDLE_AFTER, MAX_FUTURE, Case, Row, Sent
-from tests.spark.recompute.conftest import LogRecord, MemoryLog, told
 from tests.spark.recompute.drawn_logs import Truth, by_interpreter, by_recompute, identities_of
 from tests.spark.recompute.graph_logs import Arrival
 from tests.spark.recompute.test_drawn_topologies import differences
@@ -23,12 +20,8 @@ from tests.unit.engine.random_flows import TABLES
 from tests.unit.engine.random_topologies import Drawn
 
 from recount.audit.compare.identity import identity_of
-from recount.declare.columns import IS_LATE
-from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.declare.schema import FieldType
 from recount.declare.topology import Topology
-from recount.recompute.single_flow import Flow, NotRecomputable
-from recount.recompute.single_recompute import declared, recompute, results
 
 
 def log_of(drawn: Drawn, name: str) -> list[Arrival]:
@@ -57,33 +50,8 @@ def test_the_recompute_is_the_interpreter_on_plain_values(spark: SparkSession, n
     assert not differences(found, expected)
 
 
-def test_the_recompute_of_a_single_aggregation_is_the_interpreters(spark: SparkSession) -> None:
-    drawn = plain_topology("windows of times")
-    log = [one for one in log_of(drawn, "single") if one.value is None or len(one.value) < 3]
-    memory = MemoryLog(
-        [LogRecord(partition=one.partition, timestamp_ms=0, key=one.key, value=one.value) for one in log]  # type: ignore[arg-type]
-    )
-    done = recompute(spark, Flow.of(drawn.topology), memory, memory.ranges)
-    rows = results(done.partials.where(~F.col(IS_LATE)), done.flow).collect()
-    [bag] = by_interpreter(drawn, log, identities_of(drawn), is_over=True, added={}).rows.values()
-    cells = [(key, window[0], {name: cell for name, _, cell in value}) for key, window, _, _, value in bag]
-    assert told(rows, KEY, WINDOW_START, "n", "at") == sorted((key, at, row["n"], row["at"]) for key, at, row in cells)
-    assert len(cells) > 3
-
-
 RUNNING = [case for case in all_cases.RUNNING if os.environ.get("FIELD_CASE", "") in case.name]
 """``FIELD_CASE=F3 pytest`` and the name of this file runs those with F3 in their name."""
-
-
-def _flow(case: Case) -> Flow | None:
-    try:
-        return Flow.of(case.topology)
-    except NotRecomputable:
-        return None
-
-
-STRAIGHT = [case for case in RUNNING if _flow(case) is not None]
-"""What the recompute of a single aggregation over time windows takes."""
 
 
 @pytest.fixture(scope="module")
@@ -126,28 +94,3 @@ def _placed(cell: Any, kind: FieldType) -> Any:
 
 def _is_of(place: str, case: Case) -> bool:
     return place.split("@")[0].rpartition("-")[0] in case.partitions
-
-
-@pytest.mark.parametrize("case", STRAIGHT, ids=lambda case: case.name)
-def test_the_recompute_of_a_single_aggregation_is_right(spark: SparkSession, case: Case) -> None:
-    flow = Flow.of(case.topology)
-    log = MemoryLog(
-        [LogRecord(partition=o.partition, timestamp_ms=o.at_ms, key=o.key, value=o.value) for o in case.records]
-    )
-    done = recompute(spark, flow, log, log.ranges)
-    try:
-        rows = declared(results(done.partials.where(~F.col(IS_LATE)), flow), flow)
-        topic = flow.sink.topic.name
-        assert case.found(topic, _windows(rows, flow)) == case.expected(topic)
-        rejected = done.rejected.select("topic", "partition", "offset", "reason").collect()
-        assert Counter((f"{t}-{p}@{o}", reason) for t, p, o, reason in rejected) == Counter(case.dead_letters.items())
-    finally:
-        done.release()
-
-
-def _windows(rows: DataFrame, flow: Flow) -> list[Row]:
-    names = [name for name in flow.sink.fields if name != KEY]
-    return [
-        (row[flow.key], (row[WINDOW_START], row[WINDOW_END]), {name: row[name] for name in names})
-        for row in rows.collect()
-    ]

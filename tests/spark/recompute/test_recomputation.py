@@ -12,35 +12,29 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from tests.spark.recompute.conftest import LogRecord, MemoryLog, framed, order, told
-from tests.unit.engine.test_engine_is_the_interpreter import TOPOLOGIES, values
+from tests.spark.recompute.conftest import LogRecord, MemoryLog, framed, order, partials_of, results_of, told
 from tests.user_names import USER_NAMES
 
 from recount.declare.aggregates import average, count, largest, total
-from recount.declare.columns import IS_LATE, RESULT_TIME
+from recount.declare.columns import RESULT_TIME
 from recount.declare.expressions import coalesce, col, when
-from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
-from recount.declare.schema import DOUBLE, LONG, LONG_MAX, LONG_MIN, STRING, FieldType, RecordSchema, decimal
+from recount.declare.operators.nodes import WINDOW_START
+from recount.declare.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import TimeWindows, tumbling
 from recount.recompute.decoding import Limits
 from recount.recompute.frames import duck_functions as D
 from recount.recompute.frames.duck_columns import Column
-from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_database import Database, NotComputable
 from recount.recompute.operators.exact_totals import Sum, whole_sum
 from recount.recompute.operators.log_aggregates import Over, with_totals
 from recount.recompute.raw_log import RawLog
-from recount.recompute.rules.number_rules import Total, as_long, exact_sum, finished, is_carried_apart, total_of
+from recount.recompute.rules.number_rules import is_carried_apart
 from recount.recompute.single_flow import Flow, NotRecomputable
-from recount.recompute.single_recompute import Recomputation, declared, recompute, results
 from recount.recompute.spark_columns import spark_type
-from recount.reference.topology_driver import TopologyDriver
 from recount.runtime.errors import Terminal
 
 ORDERS = Topic(
@@ -56,11 +50,6 @@ def revenue(windows: TimeWindows) -> Topology:
     )
 
 
-def expected(done: Recomputation) -> list[tuple[object, ...]]:
-    rows = results(done.partials.where(~F.col(IS_LATE)), done.flow).collect()
-    return told(rows, "region", WINDOW_START, "orders", "sum")
-
-
 def test_a_record_is_late_by_the_stream_time_of_its_own_partition_at_its_own_offset(spark: SparkSession) -> None:
     """Tumbling 10 s, grace 3 s: [0, 10) closes at 13 s of the record's own partition.
 
@@ -69,11 +58,13 @@ def test_a_record_is_late_by_the_stream_time_of_its_own_partition_at_its_own_off
     """
     times = [(0, 5_000), (0, 12_999), (0, 6_000), (0, 13_000), (0, 7_000), (1, 8_000)]
     log = MemoryLog([LogRecord(partition=p, timestamp_ms=at, value=order(region="EU", amount=0.1)) for p, at in times])
-    done = recompute(spark, Flow.of(revenue(tumbling("10 s", grace="3 s"))), log, log.ranges)
+    done = partials_of(spark, revenue(tumbling("10 s", grace="3 s")), log)
 
-    assert expected(done) == [("EU", 0, 3, Decimal("0.30")), ("EU", 10_000, 2, Decimal("0.20"))]
-    assert told(done.late.collect(), "partition", "offset", WINDOW_START, "margin_ms") == [(0, 4, 0, 0)]
-    complete = results(done.partials, done.flow).where(F.col(WINDOW_START) == 0).collect()
+    expected = told(results_of(done), "region", WINDOW_START, "orders", "sum")
+    assert expected == [("EU", 0, 3, Decimal("0.30")), ("EU", 10_000, 2, Decimal("0.20"))]
+    late = done.recomputed.late.collect()
+    assert told(late, "partition", "offset", WINDOW_START, "margin_ms") == [(0, 4, 0, 0)]
+    complete = [row for row in results_of(done, late=True) if row[WINDOW_START] == 0]
     assert told(complete, "orders", "sum", RESULT_TIME) == [(4, Decimal("0.40"), 8_000)]
 
 
@@ -91,11 +82,11 @@ def test_bad_records_and_null_keys_have_a_fate_and_do_not_advance_stream_time(sp
         ]
     )
     limits = {0: Limits(starts=[0, 7], latest_ms=[95_000, 1])}
-    done = recompute(spark, Flow.of(revenue(tumbling("10 s", grace="3 s"))), log, log.ranges, limits=limits)
-    [part] = done.totals
-    assert (part.records, part.counted, part.late, part.null_key, part.dead_lettered) == (8, 2, 0, 1, 5)
-    assert part.stream_time_ms == 80_000
-    assert told(done.rejected.collect(), "offset", "reason") == [
+    done = partials_of(spark, revenue(tumbling("10 s", grace="3 s")), log, limits=limits)
+    fates = {row["fate"]: row["n"] for row in done.recomputed.fate_counts()}
+    assert fates == {"counted": 2, "null key": 1, "dead-lettered": 5}
+    assert done.recomputed.latest_ms(done.flow.aggregate) == {("orders", 0): 80_000}
+    assert told(done.recomputed.rejected.collect(), "offset", "reason") == [
         (1, "undecodable"),
         (2, "schema"),
         (4, "negative-timestamp"),
@@ -107,16 +98,14 @@ def test_bad_records_and_null_keys_have_a_fate_and_do_not_advance_stream_time(sp
 def test_a_stretch_seeded_with_stream_times_continues_the_one_before(spark: SparkSession) -> None:
     times = [5_000, 14_000, 6_000, 15_000, 7_000]
     log = MemoryLog([LogRecord(timestamp_ms=at, value=order(region="EU", amount=1)) for at in times])
-    flow = Flow.of(revenue(tumbling("10 s", grace="3 s")))
-    whole = recompute(spark, flow, log, {0: (0, 5)})
-    first = recompute(spark, flow, log, {0: (0, 2)})
-    seeds = {part.partition: part.stream_time_ms for part in first.totals}
-    second = recompute(spark, flow, log, {0: (2, 5)}, stream_times=seeds)
-    assert told(second.late.collect(), "offset") == told(whole.late.collect(), "offset") == [(2,), (4,)]
-    merged = results(first.partials.unionByName(second.partials), flow).collect()
-    assert told(merged, "region", WINDOW_START, "orders") == told(
-        results(whole.partials, flow).collect(), "region", WINDOW_START, "orders"
-    )
+    topology = revenue(tumbling("10 s", grace="3 s"))
+    whole, first = partials_of(spark, topology, log), partials_of(spark, topology, log, {0: (0, 2)})
+    reached = first.recomputed.latest_ms(first.flow.aggregate)
+    second = partials_of(spark, topology, log, {0: (2, 5)}, stream_times={0: reached["orders", 0]})
+    late = [told(one.recomputed.late.collect(), "offset") for one in (second, whole)]
+    assert late == [[(2,), (4,)]] * 2
+    both, all_at_once = results_of(first, second, late=True), results_of(whole, late=True)
+    assert told(both, "region", WINDOW_START, "orders") == told(all_at_once, "region", WINDOW_START, "orders")
 
 
 def test_a_log_that_is_not_in_offset_order_is_refused(spark: SparkSession) -> None:
@@ -126,7 +115,7 @@ def test_a_log_that_is_not_in_offset_order_is_refused(spark: SparkSession) -> No
 
     log = Shuffled([LogRecord(timestamp_ms=at, value=order(region="EU", amount=1)) for at in (1, 2)])
     with pytest.raises(Exception, match="not in offset order"):
-        recompute(spark, Flow.of(revenue(tumbling("10 s", grace="3 s"))), log, log.ranges)
+        partials_of(spark, revenue(tumbling("10 s", grace="3 s")), log)
 
 
 @pytest.mark.parametrize(("key", "may_be_null"), [("reason", False), ("partition", True), ("offset", False)])
@@ -138,16 +127,15 @@ def test_fields_can_have_any_name_the_recompute_has_for_its_own_columns(
     read = when(col("detail") == col("offset"), col(key), None) if may_be_null else coalesce(col(key), "none")
     kept = stream(topic).filter(coalesce(col("reason") != col("partition"), False)).select_key(**{key: read})
     counted = kept.windowed_by(tumbling("10 s", grace="3 s")).aggregate(n=count(), most=largest("fate"))
-    flow = Flow.of(Topology(name="odd", sinks=[counted.emit_final().to(Topic(name="out", key=key))]))
+    topology = Topology(name="odd", sinks=[counted.emit_final().to(Topic(name="out", key=key))])
     odd = {"reason": "r", "offset": "o", "partition": "p", "detail": "o", "fate": "f"}
     log = MemoryLog([LogRecord(timestamp_ms=1_000, value=value) for value in (order(**odd), b"{", order(**odd))])
 
-    done = recompute(spark, flow, log, log.ranges)
+    done = partials_of(spark, topology, log)
 
-    assert told(done.partials.collect(), key, "n", "most") == [(odd[key], 2, "f")]
-    assert told(done.rejected.collect(), "partition", "offset", "reason") == [(0, 1, "undecodable")]
-    assert (done.totals[0].counted, done.rows, done.singles) == (2, 2, 1)
-    done.release()
+    assert told(done.partials.rows(), key, "n", "most") == [(odd[key], 2, "f")]
+    assert told(done.recomputed.rejected.collect(), "partition", "offset", "reason") == [(0, 1, "undecodable")]
+    done.recomputed.release()
 
 
 def test_a_topology_of_another_shape_is_refused_by_name() -> None:
@@ -157,75 +145,7 @@ def test_a_topology_of_another_shape_is_refused_by_name() -> None:
     assert isinstance(refused.value, Terminal)
 
 
-records = st.builds(
-    LogRecord,
-    partition=st.integers(0, 2),
-    timestamp_ms=st.integers(-1_000, 60_000),
-    key=st.sampled_from([None, b"a", b"b", b"\xff"]),
-    value=values,
-)
-
-
-@settings(deadline=None, max_examples=10, suppress_health_check=list(HealthCheck))
-@given(st.sampled_from(TOPOLOGIES), st.lists(records, min_size=5, max_size=40))
-def test_the_recompute_is_the_interpreter(spark: SparkSession, topology: Topology, log: list[LogRecord]) -> None:
-    driver = TopologyDriver(topology)
-    for one in log:
-        driver.pipe(
-            topology.sources[0].topic.name,
-            key=one.key,
-            value=one.value,
-            timestamp_ms=one.timestamp_ms,
-            partition=one.partition,
-        )
-    memory = MemoryLog(log)
-    done = recompute(spark, Flow.of(topology), memory, memory.ranges)
-    fates = {name: sum(getattr(part, name) for part in done.totals) for name in ("counted", "late", "dead_lettered")}
-    assert fates == {name: driver.fates.get(name.replace("_", "-"), 0) for name in fates}  # type: ignore[call-overload]
-    place = ("partition", "offset", WINDOW_START, "margin_ms")
-    assert told(done.late.collect(), *place) == told([vars(late) for late in driver.late], *place)
-    driver.advance_to(10**9)
-    rows = results(done.partials.where(~F.col(IS_LATE)), done.flow).collect()
-    last = {(out.key, out.window): out for out in driver.outputs(topology.sinks[0].topic.name)}
-    names = [*done.flow.aggregate.aggregates]
-    found = {(row[done.flow.key], (row[WINDOW_START], row[WINDOW_END])): row for row in rows}
-    assert found.keys() == last.keys()
-    for group, row in found.items():
-        assert row[RESULT_TIME] == last[group].timestamp_ms
-        for name in names:
-            assert row[name] == (last[group].value or {})[name] or row[name] == pytest.approx(last[group].value[name])
-    done.release()
-
-
 NINES = "9" * 38
-
-
-def rows(spark: SparkSession, kind: str, *values: object) -> DataFrame:
-    return spark.createDataFrame([(str(value),) for value in values], "text string").select(
-        F.col("text").cast(kind).alias("v")
-    )
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        (LONG_MAX,),
-        (LONG_MIN,),
-        (5 * 10**18, 5 * 10**18),
-        (LONG_MIN, LONG_MIN, -1),
-        (LONG_MAX, LONG_MAX, LONG_MIN),
-        (-1,),
-    ],
-)
-def test_a_sum_of_longs_is_exact(spark: SparkSession, values: tuple[int, ...]) -> None:
-    found = rows(spark, "long", *values).select(exact_sum(F.col("v"), LONG).alias("sum"))
-    assert found.collect()[0]["sum"] == sum(values)
-    narrow = found.select(as_long(F.col("sum")).alias("sum"))
-    if LONG_MIN <= sum(values) <= LONG_MAX:
-        assert narrow.collect()[0]["sum"] == sum(values)
-    else:
-        with pytest.raises(PySparkException, match="more than 64 bits"):
-            narrow.collect()
 
 
 def _drawn(dice: random.Random, number: int) -> Iterator[tuple[str, list[str], object]]:
@@ -259,9 +179,7 @@ TOTALS: list[tuple[str, list[str], object]] = [
 ]
 
 
-def test_totals_and_averages_depend_on_no_order_and_may_be_made_of_parts(
-    spark: SparkSession, database: Database
-) -> None:
+def test_totals_and_averages_depend_on_no_order_and_may_be_made_of_parts(database: Database) -> None:
     texts = [
         (case, place, name, text) for case, (name, values, _) in enumerate(TOTALS) for place, text in enumerate(values)
     ]
@@ -283,28 +201,15 @@ def test_totals_and_averages_depend_on_no_order_and_may_be_made_of_parts(
             mean = float(sum(map(Fraction, values))) / len(values) if name != "x" else right / len(values)  # type: ignore[operator]
         assert row[f"sum {name}"] == right and type(row[f"sum {name}"]) is type(right)
         assert row[f"avg {name}"] == pytest.approx(mean, rel=1e-12)
-    by_spark = spark.createDataFrame(texts, "case int, place int, name string, text string").repartition(3)
-    for name, kind in KINDS.items():
-        by_spark = by_spark.withColumn(name, F.when(F.col("name") == name, F.col("text").cast(spark_type(kind))))
     apart = {name: kind for name, kind in KINDS.items() if is_carried_apart(kind)}
-    sums = {name: total_of(_total(name), kind).struct for name, kind in apart.items()}
-    ours = {name: whole_sum(_sum(name), kind, lambda one: one).struct for name, kind in apart.items()}
-    theirs = by_spark.groupBy("case").agg(*(one.alias(name) for name, one in sums.items())).collect()
-    beyond = frame.group_by("case").agg(*_named(ours)).rows()
-    for case, (name, _, right) in enumerate(TOTALS):
-        if name in apart:
-            [row] = [one for one in beyond if one["case"] == case]
-            [other] = [one for one in theirs if one["case"] == case]
-            assert (row[name]["beyond"] is not None, other[name]["beyond"] is not None) == (right is None,) * 2
+    sums = {name: whole_sum(_sum(name), kind, lambda one: one).struct for name, kind in apart.items()}
+    for row in frame.group_by("case").agg(*_named(sums)).rows():
+        name, _, right = TOTALS[row["case"]]
+        assert name not in apart or (row[name]["beyond"] is not None) == (right is None)
 
 
 def _named(columns: Mapping[str, Column]) -> list[Column]:
     return [column.alias(name) for name, column in columns.items()]
-
-
-def _total(name: str) -> Total:
-    kind = KINDS[name]
-    return Total(F.col(name), F.lit(None).cast("double" if kind.kind == "double" else "long"))
 
 
 def _sum(name: str) -> Sum:
@@ -325,18 +230,6 @@ def test_amounts_that_an_earlier_release_has_kept_are_read_as_they_are(database:
     assert (row["a"], row["b"], row["c"]) == (Decimal(NINES[:-1] + "8"), 2.0, 4.5)
 
 
-def test_a_sum_of_decimals_is_exact_or_an_error(spark: SparkSession) -> None:
-    kind = FieldType(kind="decimal", precision=38, scale=0)
-
-    def summed(*values: str) -> object:
-        made = total_of(Total(F.col("v"), F.lit(None).cast("long")), kind)
-        return rows(spark, "decimal(38, 0)", *values).select(finished(made, kind).alias("sum")).collect()[0]["sum"]
-
-    assert summed(NINES) == Decimal(NINES) and summed("9" * 37 + "8", "1") == Decimal(NINES)
-    with pytest.raises(PySparkException, match="more than 38 digits"):
-        summed(NINES, "1")
-
-
 def test_a_flow_adds_up_longs_beyond_64_bits_and_takes_any_names(spark: SparkSession) -> None:
     value = RecordSchema(fields={**dict.fromkeys(USER_NAMES, LONG), "amount": decimal(38, 0)})
     orders = Topic(name="orders", key="id", value=value)
@@ -348,11 +241,11 @@ def test_a_flow_adds_up_longs_beyond_64_bits_and_takes_any_names(spark: SparkSes
     members = [*(f'"{name}":{5 * 10**18}' for name in USER_NAMES if name != "origin"), f'"amount":"{"4" * 38}"']
     text = "{" + ",".join(['"origin":7', *members]) + "}"
     log = MemoryLog([LogRecord(partition=0, timestamp_ms=at, value=text.encode()) for at in (1, 2)])
-    done = recompute(spark, Flow.of(topology), log, log.ranges)
-    found = results(done.partials.where(~F.col(IS_LATE)), done.flow)
-    [row] = found.collect()
+    done = partials_of(spark, topology, log)
+    [row] = done.partials.rows()
     assert row["origin"] == 7 and row["amount"] == Decimal("8" * 38)
     assert {row[name] for name in sums if name != "amount"} == {Decimal(10**19)}
-    with pytest.raises(PySparkException, match="more than 64 bits"):
-        declared(found, done.flow).collect()
-    done.release()
+    assert {results_of(done)[0][name] for name in sums if name != "amount"} == {None}, "no LONG is it"
+    with pytest.raises(NotComputable, match="more than 64 bits"):
+        done.recomputed.result("out").collect()
+    done.recomputed.release()

@@ -15,7 +15,7 @@ from tests.unit.audit.documents import findings
 from recount.audit.certificate.certificate_files import page
 from recount.audit.certificate.summary import summary
 from recount.audit.compare import side_ledgers
-from recount.audit.compare.conservation import GapPass, conservation_differences
+from recount.audit.compare.conservation import GapPass, PartitionTotals, conservation_differences
 from recount.audit.compare.correction_claims import Listed, published_names, strange_backfills
 from recount.audit.compare.side_ledgers import (
     Comparison,
@@ -30,7 +30,6 @@ from recount.audit.explain.completeness import LookupShare, warnings_of, warning
 from recount.certificate.document import certified
 from recount.certificate.finding import PartitionAccount
 from recount.declare.limits import Health
-from recount.recompute.single_recompute import PartitionTotals
 from recount.tables.ledger import BatchProof, PartitionProof
 
 RECORD = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64}

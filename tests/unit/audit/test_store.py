@@ -31,7 +31,7 @@ from recount.audit.cut.audited_ledger import Ledger
 from recount.audit.integrity.strangers import Lineage, rows_of
 from recount.audit.integrity.table_checksums import KeptRows, LineageChecksums
 from recount.audit.night import trim_audits
-from recount.backfill.single_backfill import newest_audit
+from recount.backfill.corrections_due import newest_audit
 from recount.certificate.finding import PartitionAccount
 from recount.declare.columns import AUDIT
 from recount.declare.schema import LONG, RecordSchema

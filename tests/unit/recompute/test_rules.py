@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from tests.unit.engine.random_topologies import drawn_topology
 
 from recount.declare.aggregates import count, total
-from recount.declare.expressions import coalesce, col, lit, when
+from recount.declare.expressions import col, lit
 from recount.declare.flow import RecordStream
 from recount.declare.operators import event_time
 from recount.declare.operators.event_time import tries_folds
@@ -24,7 +22,6 @@ from recount.recompute.operators.log_order import is_ordered
 from recount.recompute.rules import result_rules, time_rules
 from recount.recompute.rules.result_rules import fields_needed, topics_that_need_keys
 from recount.recompute.rules.time_rules import goes_by_offset, has_versions, overdue_ms
-from recount.recompute.single_flow import Flow, Nulls, keyless_when
 
 TOPOLOGIES = [drawn_topology(seed).topology for seed in range(200)]
 NODES = [(topology, node) for topology in TOPOLOGIES for node in topology.nodes()]
@@ -146,49 +143,3 @@ def test_no_fewer_fields_are_decoded_than_the_stream_reads() -> None:
     for topology in TOPOLOGIES:
         for source in topology.sources:
             assert set(columns_read(topology, source.topic)) <= set(fields_needed(topology, source))
-
-
-ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(region=STRING, country=STRING, required=("country",)))
-NEVER: Nulls = frozenset()
-Steps = Callable[[RecordStream], RecordStream]
-
-CASES: dict[str, tuple[Steps, Nulls | None]] = {
-    "the key of the record: without it the record is bad": (lambda orders: orders, NEVER),
-    "a field": (lambda orders: orders.select_key(k=col("region")), frozenset({"region"})),
-    "a required field, which a null value lacks too": (
-        lambda orders: orders.select_key(k=col("country")),
-        frozenset({"country"}),
-    ),
-    "a field in capitals": (lambda orders: orders.select_key(k=col("region").upper()), frozenset({"region"})),
-    "the record's key as a new one": (lambda orders: orders.select_key(k=col(KEY)), frozenset({KEY})),
-    "something for every null": (lambda orders: orders.select_key(k=coalesce(col("region"), "none")), NEVER),
-    "two fields, either of which will do": (
-        lambda orders: orders.select_key(k=coalesce(col("region"), col("country"))),
-        None,
-    ),
-    "a field that was added": (
-        lambda orders: orders.with_fields(place=col("region").lower()).select_key(k=col("place")),
-        frozenset({"region"}),
-    ),
-    "a field that covers another": (
-        lambda orders: orders.with_fields(region=coalesce(col("region"), "none")).select_key(k=col("region")),
-        NEVER,
-    ),
-    "a choice": (lambda orders: orders.select_key(k=when(col("region") == "EU", col("country"), "other")), None),
-    "a field of records of which some are filtered out": (
-        lambda orders: orders.filter(col("country") == "DE").select_key(k=col("region")),
-        None,
-    ),
-    "never, though some are filtered out": (
-        lambda orders: orders.filter(col("country") == "DE").select_key(k=coalesce(col("region"), "none")),
-        NEVER,
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_nulls_of_these_columns_and_no_others_leave_a_record_without_a_key(case: str) -> None:
-    steps, expected = CASES[case]
-    table = steps(stream(ORDERS)).windowed_by(tumbling("1 min", grace="0 s")).aggregate(n=count())
-    sink = table.emit_final().to(Topic(name="out", key="k"))
-    assert keyless_when(Flow.of(Topology(name="counts", sinks=[sink]))) == expected

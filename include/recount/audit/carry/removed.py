@@ -20,12 +20,12 @@ from recount.audit.carry.store import Run
 from recount.audit.cut.audited_ledger import Ledger, Order
 from recount.audit.cut.in_force import within
 from recount.certificate.document import Certificate
+from recount.declare.columns import STREAM_TIME
 from recount.declare.operators.nodes import WINDOW_END
 from recount.declare.topics import UNLIMITED_RETENTION_MS
 from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import log_ranges, partitions_of, retention_ms_of
-from recount.recompute.stream_times import STREAM_TIME
 from recount.tables.batch_proofs import Proofs
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Released, Tables, farthest

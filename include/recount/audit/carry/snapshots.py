@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import islice
+from itertools import count, islice
 from math import ceil
 from typing import Any
 
@@ -35,11 +35,11 @@ from recount.audit.compare.committed import offsets_in, read_committed
 from recount.audit.compare.published import copies_by_spark, copies_of
 from recount.declare.columns import AUDIT
 from recount.kafka.connection import Connection
+from recount.recompute.frames.duck_database import ROWS_AT_ONCE
 from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.raw_log import Ranges
 from recount.recompute.single_flow import Flow
-from recount.recompute.single_recompute import Recomputation, group_of
-from recount.recompute.spark_columns import named
+from recount.recompute.window_partials import WindowPartials
 from recount.tables.places import Tables
 
 Frames = Mapping[str, DataFrame | Frame]
@@ -50,6 +50,8 @@ SMALL_BYTES = 64 * 2**20
 _BATCHES_AT_A_TIME = 16
 _SCHEMA = "part string, name string, schema string, rows binary"
 COLUMNS = {"part": pl.String, "name": pl.String, "schema": pl.String, "rows": pl.Binary}
+PASSING = "passing"
+"""The folder of the rows of an audit at work that go from Spark to the recompute, and back."""
 ROWS_AT_HAND = 500_000
 RECORDS_AT_HAND = 100_000
 """So many records are decoded here sooner than Spark has begun."""
@@ -273,13 +275,15 @@ def at_hand(rows: DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows.toArrow())
 
 
-def keep_partials(store: AuditStore, audit: str, recomputed: Recomputation) -> None:
-    """Put the partials of the audited range into the store."""
-    parts = max(1, ceil(recomputed.rows / ROWS_AT_HAND))
-    place = F.pmod(F.xxhash64(*map(named, group_of(recomputed.flow))), F.lit(parts))
-    for part in range(parts):
-        rows = recomputed.partials
-        store.put_rows(PARTIALS, audit, at_hand(rows if parts == 1 else rows.where(place == part)), part=part)
+def keep_partials(store: AuditStore, audit: str, recomputed: WindowPartials) -> None:
+    """Put the partials of the audited range into the store, some batches at a time."""
+    partials = recomputed.partials
+    batches, schema = partials.batches(), partials.arrow_schema
+    for part in count():
+        some = list(islice(batches, ceil(ROWS_AT_HAND / ROWS_AT_ONCE)))
+        if part and not some:
+            return
+        store.put_rows(PARTIALS, audit, pl.DataFrame(pa.Table.from_batches(some, schema)), part=part)
 
 
 def keep_published(

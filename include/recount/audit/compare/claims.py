@@ -261,9 +261,11 @@ def of_rows(rows: DataFrame, identity: Identity, side: Column, evidence: Column,
     """``rows`` of the sink's table, or of that of its corrections; ``more`` are further columns of the claims."""
     fields = {name: named(name) for name in identity.fields}
     revision = F.coalesce(F.col(columns.REVISION), F.lit(NO_REVISION))
-    at_ms, is_null = F.col(columns.RESULT_TIME), F.col(columns.IS_NULL)
+    # of partial aggregates a stream withdraws nothing, and its tables lack what would be empty in them
+    is_null = F.coalesce(columns.IS_NULL, F.lit(False)) if columns.IS_NULL in rows.columns else F.lit(False)
+    origin = F.col(columns.ORIGIN) if columns.ORIGIN in rows.columns else F.lit(None)
     extra = {SIDE: side, REVISION: revision, EVIDENCE: evidence, **more}
-    return _claims(rows, identity, fields, at_ms, is_null, F.col(columns.ORIGIN), extra)
+    return _claims(rows, identity, fields, F.col(columns.RESULT_TIME), is_null, origin, extra)
 
 
 def of_traced(results: DataFrame, identity: Identity, *further: str) -> DataFrame:

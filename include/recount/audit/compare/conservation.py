@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from recount.audit.cut.audited_ledger import Ledger
 from recount.certificate.document import FATES
 from recount.certificate.finding import Difference, PartitionAccount
+from recount.declare.operators.nodes import Node
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import classify_gap
 from recount.recompute.operators.recomputed import Recomputed
 from recount.recompute.raw_log import Log, Ranges, runs
-from recount.recompute.single_recompute import PartitionTotals
 from recount.runtime.errors import Terminal
 from recount.tables.ledger import PartitionProof
 
@@ -34,6 +34,25 @@ _COLUMNS = {
     "dead-lettered": "dead_lettered",
 }
 _At = tuple[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionTotals:
+    """One source partition of the interval: its offsets, the fate of its records, its stream time at the end."""
+
+    partition: int
+    start: int
+    end: int
+    records: int
+    counted: int
+    late: int
+    filtered: int
+    null_key: int
+    dead_lettered: int
+    stream_time_ms: int | None
+    null_value: int = 0
+    deduplicated: int = 0
+    waiting: int = 0
 
 
 def accounts(
@@ -179,16 +198,17 @@ def _rows(partition: int, starts: np.ndarray, ends: np.ndarray) -> pa.RecordBatc
 
 
 def totals_by_topic(
-    truth: Recomputed, ledger: Ledger, before_ms: Mapping[_At, int | None]
+    truth: Recomputed, ledger: Ledger, before_ms: Mapping[_At, int | None], clock: Node | None = None
 ) -> dict[str, tuple[PartitionTotals, ...]]:
     """The totals of every partition that ``ledger`` names, those of which nothing was read included.
 
-    ``before_ms`` are the stream times of topics' partitions before the batches of ``ledger``.
+    ``before_ms`` are the stream times of topics' partitions before the batches of ``ledger``. They go by all good
+    records; with a ``clock`` by those that advance the stream time of this operator.
     """
     fates: dict[_At, dict[str, int]] = {}
     for row in truth.fate_counts():
         fates.setdefault((row["topic"], row["partition"]), {})[_COLUMNS[row["fate"]]] = row["n"]
-    times = truth.latest_ms()
+    times = truth.latest_ms(clock)
     return {
         topic: tuple(
             _totals(partition, span, fates.get((topic, partition), {}), _latest(times, before_ms, (topic, partition)))

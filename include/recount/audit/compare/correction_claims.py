@@ -315,7 +315,7 @@ def listed_backfills(tables: Tables, topology: Topology) -> list[Listed]:
     for table in sorted(node.table for node in topology.written):
         path = tables.corrections(table)
         if DeltaTable.is_deltatable(path):
-            rows = pl.scan_delta(path).group_by(_ABOUT).len().collect().sort(_ABOUT)
+            rows = with_batches(pl.scan_delta(path)).group_by(_ABOUT).len().collect().sort(_ABOUT)
             found += [_listed(table, *row) for row in rows.iter_rows()]
     return found
 
@@ -325,6 +325,13 @@ def _listed(
 ) -> Listed:
     order = None if generation is None or batch is None else (generation, batch)
     return Listed(table=table, number=number, name=name, order=order, rows=n)
+
+
+def with_batches(corrections: pl.LazyFrame) -> pl.LazyFrame:
+    """``corrections``; null batches where an earlier release named none, those of a single aggregation."""
+    known = corrections.collect_schema().names()
+    absent = {GENERATION: pl.Int32, BATCH: pl.Int64}
+    return corrections.with_columns(pl.lit(None, kind).alias(n) for n, kind in absent.items() if n not in known)
 
 
 def published_names(listed: Iterable[Listed], done: int) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ from recount.declare.output import encode_value
 from recount.declare.schema import FieldType
 from recount.recompute.rules.number_rules import MOST_DIGITS, UNIT
 from recount.recompute.single_flow import Flow
-from recount.recompute.single_recompute import group_of, sums_apart
 
 EXPECTED, COMPLETE = "expected", "complete"
 KEY_TEXT = "recount_key_text"
@@ -35,17 +34,21 @@ _PLACES = 6
 """Decimal places of a double on the chart."""
 
 
-def merged(partials: pl.DataFrame, flow: Flow) -> pl.DataFrame:
-    """``partials`` merged to one row per key and window; a sum that its type does not hold is null: no result is it.
+def merged(partials: pl.DataFrame, flow: Flow, *further: str) -> pl.DataFrame:
+    """``partials`` merged to one row per key, window and ``further`` columns.
+
+    A sum that its type does not hold is null: no result is it.
 
     A window that is not due may have none yet that fits; the stream refuses one that is due.
     """
-    apart = {name for name in sums_apart(flow) if not _is_plain(partials, name, flow)}
+    apart = {name for name in flow.sums_apart if not _is_plain(partials, name, flow)}
     aggregates = flow.aggregate.aggregates.items()
     made = [_merged(name, aggregate, flow) for name, aggregate in aggregates if name not in apart]
     parts = [part for name in apart for part in (name, BEYOND + name) if part in partials.columns]
     listed = [pl.col(part).drop_nulls() for part in parts]
-    found = partials.group_by(group_of(flow)).agg(*made, *listed, pl.col(RESULT_TIME).max(), pl.col(RECORDS).sum())
+    found = partials.group_by(*flow.group, *further).agg(
+        *made, *listed, pl.col(RESULT_TIME).max(), pl.col(RECORDS).sum()
+    )
     return found.with_columns(_added_up(found, name, partials.schema[name], flow) for name in apart).drop(
         [BEYOND + name for name in apart if BEYOND + name in parts]
     )

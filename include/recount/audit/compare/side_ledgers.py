@@ -26,7 +26,7 @@ from recount.audit.carry.removed import (
     letters_due_by_spark,
     letters_gone,
 )
-from recount.audit.carry.snapshots import RECORDS_AT_HAND, at_hand
+from recount.audit.carry.snapshots import RECORDS_AT_HAND
 from recount.audit.compare.committed import CommittedRecord, committed_records, header, offsets_in, read_committed
 from recount.audit.compare.published import is_after, written_after
 from recount.audit.cut.audited_ledger import Ledger
@@ -36,7 +36,7 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.kafka.connection import Connection
 from recount.kafka.dead_letters import REASON, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, STREAM
 from recount.recompute.raw_log import Ranges
-from recount.recompute.single_recompute import Recomputation
+from recount.recompute.window_partials import WindowPartials
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Released, Tables
 
@@ -306,29 +306,31 @@ class Listing:
     last: BatchProof
     released: Released | None = None
 
-    def differences(self, recomputed: Recomputation) -> list[Difference]:
-        """Where it is another list than ``recomputed`` makes."""
-        source, name = recomputed.flow.source.topic, recomputed.flow.topology.name
+    def differences(self, partials: WindowPartials) -> list[Difference]:
+        """Where it is another list than the recompute makes."""
+        source, name, recomputed = partials.flow.source.topic, partials.flow.topology.name, partials.recomputed
         place, ranges = source.dead_letter_name, self.ledger.ranges[source.name]
         late, rejected = self._written(self.tables.late(name)), self._written(self.tables.rejected(name))
         lengths = pl.collect_all([rows.select(pl.len()) for rows in (late, rejected)])
-        longest = max(recomputed.singles, offsets_in(self.letters), *(length.item() for length in lengths))
+        ours = [recomputed.ledgers.frames[one].number() for one in ("late", "rejected")]
+        longest = max(sum(ours), offsets_in(self.letters), *(length.item() for length in lengths))
         if longest > RECORDS_AT_HAND:
-            return self._by_spark(recomputed)
+            return self._by_spark(partials)
         posted = dead_letters(self.connection, place, self.letters)
         mine = within(posted, self.connection.group(name), source.name, ranges, self._log(source.name))
-        bad, gone = at_hand(recomputed.rejected), letters_gone(self.connection, self.ledger, source.name, place)
+        known, bad = (pl.DataFrame(recomputed.ledgers.frames[one].arrow()) for one in ("late", "rejected"))
+        gone = letters_gone(self.connection, self.ledger, source.name, place)
         late_kept, rejected_kept = kept_late(self.released), kept_rejected(self.released)
         return side_ledger_differences(
             [
-                late_records(at_hand(recomputed.late).filter(late_kept), late.filter(late_kept).collect()),
+                late_records(known.filter(late_kept), late.filter(late_kept).collect()),
                 rejected_records(bad.filter(rejected_kept), rejected.filter(rejected_kept).collect()),
                 posted_letters(letters_due(bad, mine, gone), mine, place),
             ]
         )
 
-    def _by_spark(self, recomputed: Recomputation) -> list[Difference]:
-        source, name = recomputed.flow.source.topic, recomputed.flow.topology.name
+    def _by_spark(self, partials: WindowPartials) -> list[Difference]:
+        source, name, recomputed = partials.flow.source.topic, partials.flow.topology.name, partials.recomputed
         place = source.dead_letter_name
         posted = dead_letters_by_spark(self.session, self.connection, place, self.letters)
         mine = within_by_spark(

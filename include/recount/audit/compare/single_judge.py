@@ -28,7 +28,6 @@ from recount.declare.columns import AUDIT, EVIDENCE, IS_LATE, JUDGED_KEY, ORIGIN
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.topics import UNLIMITED_RETENTION_MS
 from recount.recompute.single_flow import Flow
-from recount.recompute.single_recompute import group_of
 from recount.runtime.times import clock_ms
 from recount.tables.places import Released, Tables
 
@@ -93,7 +92,7 @@ class Judge:
         self._tables = tables
         self._store = store
         self._flow = flow
-        self._group = group_of(flow)
+        self._group = flow.group
 
     def judge(self, stretch: Stretch) -> Judgement:
         """Judge the range and keep the verdicts, one row per key and window."""

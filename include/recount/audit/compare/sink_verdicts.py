@@ -43,6 +43,7 @@ SEEN, HIGHEST, CORRECTED_AT, GOES_ON = "seen", "highest", "corrected_at", "goes_
 WRITTEN_AT = "written_at"
 """When a row was written: the batch, and behind all rows of the batch the backfill."""
 OF_STREAM = -1
+_MAX_INT = 2**31 - 1
 
 
 def judged_latest(
@@ -254,7 +255,12 @@ def of_stream(outputs: DataFrame, identity: Identity) -> DataFrame:
 
 
 def of_backfills(corrections: DataFrame, identity: Identity, **more: Column) -> DataFrame:
-    """The same of the rows in the table of its corrections; ``more`` are further columns."""
+    """The same of the rows in the table of its corrections; ``more`` are further columns.
+
+    Those of an earlier release that name no batch are the newest of all.
+    """
+    if GENERATION not in corrections.columns:
+        corrections = corrections.withColumns({GENERATION: F.lit(_MAX_INT), BATCH: F.lit(_MAX_INT)})
     evidence = F.concat_ws("", F.lit(f"corrections/{identity.written.table} "), BACKFILL)
     number = F.coalesce(BACKFILL_NUMBER, F.lit(0))
     return of_rows(corrections, identity, F.lit(DELTA), evidence, **{WRITTEN_AT: _at(number), **more})

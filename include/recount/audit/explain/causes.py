@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+import polars as pl
 
 from recount.audit.compare.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.compare.published import DELTA, KAFKA
-from recount.audit.compare.results import EXPECTED, KEY_TEXT, text_of
+from recount.audit.compare.results import EXPECTED, KEY_TEXT, merged, text_of
 from recount.audit.cut.audited_ledger import Ledger, Order
 from recount.certificate.finding import UNLISTED, Difference
-from recount.declare.columns import BATCH, GENERATION, IS_LATE, JUDGED_KEY, RECORDS, RESULT_TIME
+from recount.declare.columns import BATCH, GENERATION, JUDGED_KEY, RECORDS, RESULT_TIME
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.windows import TimeWindows
+from recount.recompute.operators.log_rows import PARTITION
 from recount.recompute.single_flow import Flow
-from recount.recompute.single_recompute import OFFSET, PARTITION, Recomputation, group_of, partials, placed, results
-from recount.recompute.spark_columns import named
+from recount.recompute.window_partials import BATCH as NUMBER
+from recount.recompute.window_partials import FIRST, LAST, Span, WindowPartials
 from recount.runtime.times import readable, told_time
 
 OUTPUT = "output"
-_BATCH = (GENERATION, BATCH)
 Group = tuple[Any, int, int]
 Values = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -56,14 +55,14 @@ _NOT_EXPLAINED = f"not looked into: more than {MAX_EXPLAINED} rows differ"
 
 
 def output_differences(
-    session: SparkSession, wrong: Sequence[Row], recomputed: Recomputation, state: DataFrame, ledger: Ledger
+    wrong: Sequence[Row], recomputed: WindowPartials, state: pl.LazyFrame, ledger: Ledger
 ) -> list[Difference]:
     """The differences of the rows ``wrong`` (``Judgement.wrong``), the first ``MAX_EXPLAINED`` rows explained.
 
     ``state`` holds the stream's partials up to the cut; ``ledger`` the batches that were recomputed.
     """
     flow = recomputed.flow
-    shares = _shares(session, [_judged_group(row) for row in wrong[:MAX_EXPLAINED]], recomputed, state, ledger)
+    shares = _shares([_judged_group(row) for row in wrong[:MAX_EXPLAINED]], recomputed, state, ledger)
     return [
         _difference(row, place, flow, shares.get(_judged_group(row), []) if number < MAX_EXPLAINED else None)
         for number, row in enumerate(wrong)
@@ -171,26 +170,19 @@ def _less(one: Any, other: Any) -> Any:
 
 
 def _shares(
-    session: SparkSession, groups: Sequence[Group], recomputed: Recomputation, state: DataFrame, ledger: Ledger
+    groups: Sequence[Group], recomputed: WindowPartials, state: pl.LazyFrame, ledger: Ledger
 ) -> dict[Group, list[BatchShare]]:
     """Return what each batch added to each of ``groups``, in batch order."""
     flow = recomputed.flow
-    keys = group_of(flow)
-    wanted = session.createDataFrame(groups, state.select(*map(named, keys)).schema)
-    on_time = placed(recomputed.records, flow).where(~F.col(IS_LATE))
-    behind = on_time.join(F.broadcast(wanted), keys, "left_semi")
-    spans = _spans(ledger, flow.source.topic.name)
-    batches = session.createDataFrame(spans, f"__p int, __from long, __beyond long, {GENERATION} int, {BATCH} long")
-    offset = F.col(OFFSET)
-    inside = (F.col(PARTITION) == F.col("__p")) & (offset >= F.col("__from")) & (offset < F.col("__beyond"))
-    numbered = behind.join(F.broadcast(batches), inside)
-    stored = state.withColumn(RECORDS, F.lit(0).cast("long")).join(F.broadcast(wanted), keys, "left_semi")
+    wanted = pl.DataFrame(groups, {name: state.collect_schema()[name] for name in flow.group}, orient="row")
+    stored = state.join(wanted.lazy(), on=flow.group, how="semi").with_columns(pl.lit(0).alias(RECORDS)).collect()
+    by_batch, offsets = recomputed.by_batch(wanted.to_arrow(), _spans(ledger, flow.source.topic.name))
     found: dict[tuple[Group, Order], dict[str, Values]] = {}
-    sides = {"recomputed": partials(numbered, flow, *_BATCH), "stored": results(stored, flow, *_BATCH)}
-    for side, rows in sides.items():
-        for row in (one.asDict() for one in rows.collect()):
-            found.setdefault((_group(row, flow), _order(row)), {})[side] = _values(row, flow)
-    offsets = _offsets(numbered, flow)
+    for row in merged(pl.DataFrame(by_batch.arrow()), flow, NUMBER).to_dicts():
+        found[_group(row, flow), ledger.proofs[row[NUMBER]].order] = {"recomputed": _values(row, flow)}
+    for row in merged(stored, flow, GENERATION, BATCH).to_dicts():
+        found.setdefault((_group(row, flow), (row[GENERATION], row[BATCH])), {})["stored"] = _values(row, flow)
+    read = _offsets(offsets.sorted_by(PARTITION).rows(), flow, ledger)
     recomputed_orders = {proof.order for proof in ledger.proofs}
     shares: dict[Group, list[BatchShare]] = {}
     for (group, order), values in sorted(found.items(), key=lambda item: item[0][1]):
@@ -198,31 +190,28 @@ def _shares(
             order=order,
             recomputed=values.get("recomputed"),
             stored=values.get("stored"),
-            offsets=offsets.get((group, order), ()),
+            offsets=read.get((group, order), ()),
             is_recomputed=order in recomputed_orders,
         )
         shares.setdefault(group, []).append(share)
     return shares
 
 
-def _spans(ledger: Ledger, topic: str) -> list[tuple[int, int, int, int, int]]:
+def _spans(ledger: Ledger, topic: str) -> list[Span]:
     return [
-        (part.partition, part.start, part.end, *proof.order)
-        for proof in ledger.proofs
+        (part.partition, part.start, part.end, number)
+        for number, proof in enumerate(ledger.proofs)
         for part in proof.partitions
         if part.topic == topic and part.start < part.end
     ]
 
 
-def _offsets(numbered: DataFrame, flow: Flow) -> dict[tuple[Group, Order], tuple[str, ...]]:
+def _offsets(rows: Iterable[Row], flow: Flow, ledger: Ledger) -> dict[tuple[Group, Order], tuple[str, ...]]:
     """Per group and batch the source offsets that were counted, as ``topic-partition@[first, last]``."""
-    rows = numbered.groupBy(*map(named, group_of(flow)), *_BATCH, PARTITION).agg(
-        F.count("*").alias("__n"), F.min(OFFSET).alias("__first"), F.max(OFFSET).alias("__last")
-    )
     found: dict[tuple[Group, Order], tuple[str, ...]] = {}
-    for row in (one.asDict() for one in rows.orderBy(PARTITION).collect()):
-        place = (_group(row, flow), _order(row))
-        text = f"{row['__n']} of {flow.source.topic.name}-{row[PARTITION]}@[{row['__first']}, {row['__last']}]"
+    for row in rows:
+        place = (_group(row, flow), ledger.proofs[row[NUMBER]].order)
+        text = f"{row[RECORDS]} of {flow.source.topic.name}-{row[PARTITION]}@[{row[FIRST]}, {row[LAST]}]"
         found[place] = (*found.get(place, ()), text)
     return found
 
@@ -233,10 +222,6 @@ def _judged_group(row: Row) -> Group:
 
 def _group(row: Row, flow: Flow) -> Group:
     return row[flow.key], row[WINDOW_START], row[WINDOW_END]
-
-
-def _order(row: Row) -> Order:
-    return row[GENERATION], row[BATCH]
 
 
 def _values(row: Row, flow: Flow) -> Values:

@@ -277,7 +277,7 @@ def kind_of(kind: pa.DataType) -> T.DataType:
 
 
 _KINDS: dict[pa.DataType, type[T.DataType]] = {
-    pa.string(): T.StringType,
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view()), T.StringType),
     pa.int64(): T.LongType,
     pa.int32(): T.IntegerType,
     pa.float64(): T.DoubleType,

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
+from threading import RLock
 from typing import Any
 from weakref import finalize
 
@@ -19,7 +20,7 @@ from recount.recompute.frames.duck_columns import REFUSED, PythonFunction, duck_
 from recount.runtime.errors import Terminal
 
 DEFAULT_MEMORY = "1GiB"
-_ROWS_AT_ONCE = 50_000
+ROWS_AT_ONCE = 50_000
 _NUMBERS = count()
 Pass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -51,6 +52,7 @@ class Database:
         self._known: set[PythonFunction] = set()
         self._unneeded: list[str] = []
         self._raised: list[BaseException] = []
+        self.lock = RLock()
         self._close = finalize(self, _closed, self._connection, self._folder)
 
     def close(self) -> None:
@@ -63,7 +65,7 @@ class Database:
 
     def batches(self, sql: str, functions: Iterable[PythonFunction] = ()) -> Iterator[pa.RecordBatch]:
         """The same, some at a time."""
-        reader = self._run(lambda: self._cursor(functions).sql(sql).to_arrow_reader(_ROWS_AT_ONCE))
+        reader = self._run(lambda: self._cursor(functions).sql(sql).to_arrow_reader(ROWS_AT_ONCE))
         while (batch := self._run(lambda: next(reader, None))) is not None:
             yield batch
 

@@ -13,6 +13,8 @@ from typing import Any, Literal
 from weakref import finalize
 
 import pyarrow as pa
+import pyarrow.dataset as ds
+from pyarrow.fs import FileSystem, LocalFileSystem
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -27,13 +29,13 @@ from recount.recompute.frames.duck_columns import (
     named,
     quoted,
 )
-from recount.recompute.frames.duck_database import Database, Pass
+from recount.recompute.frames.duck_database import ROWS_AT_ONCE, Database, Pass
 from recount.recompute.frames.duck_functions import struct
 
 How = Literal["inner", "left", "full", "left_semi", "left_anti"]
 _JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "full": "FULL JOIN", "left_semi": "SEMI JOIN", "left_anti": "ANTI JOIN"}
 _NUMBERS = count()
-_FRAMES_AT_ONCE = 16
+_FRAMES_AT_ONCE = 8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,6 +48,7 @@ class Frame:
     above: list[Frame] = field(default_factory=list)
     functions: frozenset[PythonFunction] = frozenset()
     is_kept: bool = False
+    is_by_row: bool = False
     through: Pass | None = None
     declared: pa.Schema | None = None
     name: str = field(default_factory=lambda: f"frame_{next(_NUMBERS)}")
@@ -57,12 +60,13 @@ class Frame:
         """These columns of each row, and no others."""
         made = [column_of(one) for one in columns]
         names = [_named(one) for one in made]
-        return self._made(f"SELECT {_listed(made)} FROM {self.name}", names, made)
+        is_by_row = not any(" OVER (" in one.sql for one in made)
+        return self._made(f"SELECT {_listed(made)} FROM {self.name}", names, made, is_by_row=is_by_row)
 
     def where(self, condition: Given) -> Frame:
         """The rows for which ``condition`` holds."""
         holds = column_of(condition)
-        return self._made(f"SELECT * FROM {self.name} WHERE {holds.sql}", self.columns, [holds])
+        return self._made(f"SELECT * FROM {self.name} WHERE {holds.sql}", self.columns, [holds], is_by_row=True)
 
     def with_column(self, name: str, value: Given) -> Frame:
         """The rows with one more column, or another in place of the one of that name."""
@@ -128,10 +132,11 @@ class Frame:
         """None of the rows."""
         return self._made(f"SELECT * FROM {self.name} LIMIT 0", self.columns)
 
-    def sorted_by(self, *names: str) -> Frame:
-        """The rows sorted, to be read as they are."""
+    def sorted_by(self, *names: str, at_most: int | None = None) -> Frame:
+        """The rows sorted, to be read as they are; ``at_most`` so many of the first."""
         order = ", ".join(f"{quoted(name)} ASC NULLS FIRST" for name in names)
-        return self._made(f"SELECT * FROM {self.name} ORDER BY {order}", self.columns)
+        limit = "" if at_most is None else f" LIMIT {at_most}"
+        return self._made(f"SELECT * FROM {self.name} ORDER BY {order}{limit}", self.columns)
 
     def whole(self, name: str) -> Frame:
         """Each row as one column ``name``."""
@@ -180,7 +185,8 @@ class Frame:
         """Add to ``steps`` those that tell the types of the columns; returns the functions of Python in them."""
         if self.name in steps:
             return frozenset()
-        if self.declared is not None or self._state:
+        if self.declared is not None or self._state or self.is_kept:
+            # each table by itself: a query has no more than a thousand steps
             steps[self.name] = f"SELECT {self._nothing} LIMIT 0"
             return frozenset()
         functions = self.functions.union(*(one._shaped(steps) for one in self.above))
@@ -217,14 +223,34 @@ class Frame:
         """Whether there is no row."""
         return not self._made(f"SELECT 1 AS one FROM {self.name} LIMIT 1", ["one"]).rows()
 
+    @property
+    def is_cheap(self) -> bool:
+        """Whether the rows are single ones of tables and files, with other columns: to keep them costs more."""
+        if self.is_kept or not self.above:
+            return True
+        return self.is_by_row and not self.functions and self.above[0].is_cheap
+
     # ---- how they are computed
 
     def _made(
-        self, query: str, columns: Sequence[str], parts: Iterable[Column] = (), other: Frame | None = None
+        self,
+        query: str,
+        columns: Sequence[str],
+        parts: Iterable[Column] = (),
+        other: Frame | None = None,
+        *,
+        is_by_row: bool = False,
     ) -> Frame:
         functions = frozenset[PythonFunction]().union(*(one.functions for one in parts))
         above = [self] if other is None or other is self else [self, other]
-        return Frame(database=self.database, query=query, columns=columns, above=above, functions=functions)
+        return Frame(
+            database=self.database,
+            query=query,
+            columns=columns,
+            above=above,
+            functions=functions,
+            is_by_row=is_by_row,
+        )
 
     def _whole_query(self) -> tuple[str, frozenset[PythonFunction]]:
         """The query with those of all frames that it is made of; what is kept is computed here."""
@@ -249,7 +275,11 @@ class Frame:
         found[self.name] = self
 
     def _table(self) -> str:
-        """The table that has the rows."""
+        """The table that has the rows; of several readers at once the first computes it."""
+        with self.database.lock:
+            return self._computed()
+
+    def _computed(self) -> str:
         if "table" not in self._state:
             found: dict[str, Frame] = {}
             for one in self.above:
@@ -291,6 +321,21 @@ def frame_of(database: Database, batches: Iterable[pa.RecordBatch | pa.Table], s
     )
     finalize(frame, database.forget, table)
     return frame
+
+
+def frame_of_files(database: Database, files: FileSystem, names: Sequence[str], schema: pa.Schema) -> Frame:
+    """The rows of the Parquet files ``names``, which stay there; of another file system than this machine's a copy."""
+    if not names:
+        return frame_of(database, [], schema)
+    if not isinstance(files, LocalFileSystem):
+        found = ds.dataset(list(names), filesystem=files, format="parquet")
+        # by default Arrow reads up to 64 batches of 131,072 rows ahead of a database that spills
+        rows = found.to_batches(batch_size=ROWS_AT_ONCE, batch_readahead=1, fragment_readahead=1)
+        return frame_of(database, rows, schema)
+    listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
+    return Frame(
+        database=database, query=f"SELECT * FROM read_parquet([{listed}])", columns=schema.names, declared=schema
+    )
 
 
 def once(frame: Frame) -> Frame:

@@ -22,8 +22,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from recount.recompute.frames.duck_database import DEFAULT_MEMORY, Database
-from recount.recompute.frames.duck_frames import Frame, frame_of
-from recount.recompute.raw_log import in_one_task
+from recount.recompute.frames.duck_frames import Frame, frame_of, frame_of_files
+from recount.recompute.raw_log import Pass, RawLog, in_one_task
 
 _K = TypeVar("_K")
 SMALL_BYTES = 8 * 2**20
@@ -74,6 +74,16 @@ class Handover:
         # by default Arrow reads up to 64 batches of 131,072 rows ahead of a database that spills
         batches = found.to_batches(batch_size=_ROWS_OF_A_TASK, batch_readahead=1, fragment_readahead=1)
         return frame_of(self.database, (_typed(one, schema) for one in batches), schema)
+
+    def passed(self, raw: RawLog, schema: T.StructType, *passes: Pass) -> Frame:
+        """The output of ``passes`` over ``raw``, computed now. Tasks write many rows to files, where they stay."""
+        if self.folder is None:
+            return self.taken(raw.through(schema, *passes))
+        place, kinds = self._place(), to_arrow_schema(schema)
+        files, path = _files_at(place)
+        files.create_dir(path)
+        written = raw.through("file string", *passes, _Writing(place=place, schema=kinds)).collect()
+        return frame_of_files(self.database, files, sorted(row.file for row in written), kinds)
 
     def given(self, frame: Frame) -> DataFrame:
         """``frame`` as rows of Spark."""
@@ -136,6 +146,39 @@ class Given(Mapping[_K, DataFrame]):
 
     def __len__(self) -> int:
         return len(self.frames)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Writing:
+    """One task's pass: writes its rows to a new file in ``place``, and says which. A task can run twice."""
+
+    place: str
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files, path = _files_at(self.place)
+        name, rows = f"{path}/{uuid.uuid4().hex}.parquet", 0
+        with pq.ParquetWriter(
+            name, self.schema, filesystem=files, compression="zstd", write_statistics=False
+        ) as writer:
+            for some in _many(batches):
+                writer.write_table(_typed(pa.Table.from_batches(some), self.schema))
+                rows += 1
+        if rows:
+            yield pa.record_batch([pa.array([name])], names=["file"])
+
+
+def _many(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """``batches`` together, so that a group of rows in a file has some more than a batch of Spark."""
+    some, rows = list[pa.RecordBatch](), 0
+    for batch in batches:
+        some.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROWS_OF_A_TASK:
+            yield some
+            some, rows = [], 0
+    if some:
+        yield some
 
 
 def local_rows(session: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFrame:

@@ -123,8 +123,8 @@ def require_incremental(nodes: Iterable[Node]) -> None:
 class Carrying:
     """Reads what was ``carried`` to each operator of a topology, and notes what each of them keeps.
 
-    ``names`` are those of the operators. ``kept`` has what makes each frame; nothing is computed before it is asked
-    for.
+    ``names`` are those of the operators. Clocks of which nothing was carried stand as the interval ``begins``.
+    ``kept`` has what makes each frame; nothing is computed before it is asked for.
     """
 
     handover: Handover
@@ -132,6 +132,7 @@ class Carrying:
     carried: Carried | None
     look_back_ms: int
     batches: int = 0
+    begins: Reached = field(default_factory=Reached.nowhere)
     kept: dict[str, Callable[[], Frame]] = field(default_factory=dict)
     asked: dict[Node, None] = field(default_factory=dict)
     _columns: dict[str, list[str]] = field(default_factory=dict)
@@ -147,10 +148,16 @@ class Carrying:
         look_back_ms: int,
         *,
         batches: int = 0,
+        begins: Reached | None = None,
     ) -> Carrying:
-        """For ``topology``, where nothing was ``carried`` from its beginning, and an interval of ``batches``."""
+        """For ``topology``, where nothing was ``carried`` from where it ``begins``, and an interval of ``batches``."""
         made = cls(
-            handover=handover, names=names_of(topology), carried=carried, look_back_ms=look_back_ms, batches=batches
+            handover=handover,
+            names=names_of(topology),
+            carried=carried,
+            look_back_ms=look_back_ms,
+            batches=batches,
+            begins=begins or Reached.nowhere(),
         )
         if carried is not None:
             require_incremental(topology.nodes())
@@ -193,7 +200,7 @@ class Carrying:
 
     def stood(self, clock: str) -> Reached:
         """How far ``clock`` had come at the last cut."""
-        return self._stood.get(clock, Reached.nowhere())
+        return self._stood.get(clock, self.begins)
 
     def frontier_before_ms(self, node: Node) -> int:
         """How far the frontier of ``node`` had come at the last cut, less what the operators above delay.

@@ -146,9 +146,11 @@ class Clocks:
         reached = {name: self._reached_by(name, batches) for name in self._known}
         return self.carrying.clocks(reached, frontiers)
 
-    def latest_ms(self) -> dict[Partition, int]:
-        """The largest event time of the ``entries`` of each partition."""
-        largest = (one.group_by(TOPIC, PARTITION).agg(F.largest(TIME).alias(TIME)) for one in self.entries.values())
+    def latest_ms(self, node: Node | None = None) -> dict[Partition, int]:
+        """The largest event time of the ``entries`` of each partition; of those that advance ``node``, if one is."""
+        without = None if node is None else self.passed_over.get(node)
+        advance = (advancing(one, without) for one in self.entries.values())
+        largest = (one.group_by(TOPIC, PARTITION).agg(F.largest(TIME).alias(TIME)) for one in advance)
         return {(row[TOPIC], row[PARTITION]): row[TIME] for found in largest for row in found.rows()}
 
     def _without(self, node: Node, judging: Judging) -> Frame | None:

@@ -31,10 +31,9 @@ from recount.recompute.operators.log_rows import (
     shaped,
 )
 from recount.recompute.raw_log import RawLog, runs
-from recount.recompute.stream_times import STREAM_TIME, StreamTimePass
 
 _FIELD = "field."
-IN_BATCH, REACHED_IN_BATCH = "in_batch", "reached_in_batch_ms"
+IN_PARTITION, IN_BATCH, REACHED_IN_BATCH = "reached_ms", "in_batch", "reached_in_batch_ms"
 _NEVER = np.iinfo(np.int64).min
 
 
@@ -65,10 +64,10 @@ def decoded(
     reading = FieldsOfTopic(source=source, needs_record_key=needs_record_key, columns_read=columns_read)
     decode = DecodePass(flow=reading, limits=limits, prefix=_FIELD, read_since=read_since)
     turns = TurnPass(boundaries=ends_of_batches(batches, source.topic.name))
-    added = [T.StructField(name, T.LongType()) for name in (STREAM_TIME, IN_BATCH, REACHED_IN_BATCH)]
+    added = [T.StructField(name, T.LongType()) for name in (IN_PARTITION, IN_BATCH, REACHED_IN_BATCH)]
     schema = T.StructType([*decode.schema, *added])
-    rows = handover.taken(raw.through(schema, decode, StreamTimePass(seeds={}, keyless_when=()), turns))
-    places = {"partition": PLACE[1], "offset": PLACE[2], "timestamp_ms": TIME, STREAM_TIME: REACHED}
+    rows = handover.passed(raw, schema, decode, turns)
+    places = {"partition": PLACE[1], "offset": PLACE[2], "timestamp_ms": TIME, IN_PARTITION: REACHED}
     return rows.renamed(places).with_column(TOPIC, F.lit(source.topic.name))
 
 
@@ -108,7 +107,8 @@ def rejected(log: Frame) -> Frame:
 
 @dataclass(frozen=True, kw_only=True)
 class TurnPass:
-    """One task's pass over its decoded records: adds ``IN_BATCH``, counted from 0, and ``REACHED_IN_BATCH``.
+    """One task's pass over its decoded records: adds ``IN_PARTITION``, the largest event time of the good records of
+    the partition up to each (null: there was none yet), ``IN_BATCH``, counted from 0, and ``REACHED_IN_BATCH``.
 
     ``boundaries`` are by partition the ends of all batches; where there are none, one batch read all. The records of
     one key in several partitions are taken batch by batch, and those of one batch by the largest event time that it has
@@ -120,6 +120,7 @@ class TurnPass:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Arrow batches of whole partitions in offset order, in and out."""
         reached: dict[int, tuple[int, int]] = {}
+        stood: dict[int, int] = {}
         last: dict[int, int] = {}
         for batch in batches:
             for partition, records in runs(batch, last):
@@ -127,6 +128,8 @@ class TurnPass:
                 numbers = np.searchsorted(ends, records.column("offset").to_numpy(), side="right")
                 is_good = records.column("reason").is_null().to_numpy(zero_copy_only=False)
                 times = np.where(is_good, records.column("timestamp_ms").fill_null(0).to_numpy(), _NEVER)
+                so_far = np.maximum(np.maximum.accumulate(times), stood.get(partition, _NEVER))
+                stood[partition] = int(so_far[-1])
                 number, reached_ms = reached.get(partition, (-1, _NEVER))
                 if numbers[0] == number:
                     times[0] = max(times[0], reached_ms)
@@ -134,6 +137,7 @@ class TurnPass:
                 parts = [np.maximum.accumulate(part) for part in np.split(times, starts)]
                 reached[partition] = int(numbers[-1]), int(parts[-1][-1])
                 added = {IN_BATCH: numbers.astype(np.int64), REACHED_IN_BATCH: np.concatenate(parts)}
+                records = records.append_column(IN_PARTITION, pa.array(so_far, mask=so_far == _NEVER))
                 for name, values in added.items():
                     records = records.append_column(name, pa.array(values))
                 yield records

@@ -38,7 +38,8 @@ from recount.recompute.operators.log_rows import (
     in_groups,
     shaped,
 )
-from recount.recompute.rules.expression_rules import RANGES, column
+from recount.recompute.rules.expression_rules import column
+from recount.recompute.rules.range_rules import reason_of
 from recount.recompute.rules.result_rules import TOO_LARGE, reason_for, sets_aside
 from recount.recompute.spark_columns import spark_type
 
@@ -78,7 +79,7 @@ def in_range_or_not(node: Node, above: Rows) -> Frame | None:
 
     An error where such a row is none of the log's.
     """
-    reason = RANGES.reason_of(node)
+    reason = reason_of(node)
     if reason is None:
         return None
     if isinstance(node, _READS_LATEST):

@@ -8,6 +8,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import types as T
 
+from recount.declare.columns import BEYOND, RECORDS, RESULT_TIME
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.recompute.decoding import IS_NULL
@@ -31,7 +32,7 @@ from recount.recompute.operators.log_rows import (
 )
 from recount.recompute.operators.log_sessions import Judged, Placed, in_sessions, judged_records, slid
 from recount.recompute.operators.log_stateless import PASSED_OVER
-from recount.recompute.rules.number_rules import all_starts
+from recount.recompute.rules.number_rules import newest_start
 from recount.recompute.rules.time_rules import overdue_ms, replaced_for_ms
 
 START, END, IS_LATE = "__start", "__end", "__is_late"
@@ -51,10 +52,11 @@ def takes(node: WindowedAggregate) -> Column:
 
 
 def placed(node: WindowedAggregate, frame: Frame) -> Frame:
-    """The judged rows of ``frame``, computed once, for each window that holds them: ``START``, ``END``, ``IS_LATE``."""
+    """The judged rows of ``frame`` for each window that holds them: ``START``, ``END``, ``IS_LATE``."""
     match node.windows:
         case TimeWindows() as windows:
-            return once(_in_time_windows(windows, frame))
+            found = _in_time_windows(windows, frame)
+            return found if found.is_cheap else once(found)
         case SlidingWindows() as windows:
             return once(_by_key([node.key], frame, partial(slid, windows)))
         case SessionWindows() as windows:
@@ -116,6 +118,21 @@ def amounts(node: WindowedAggregate, placed: Frame) -> Frame:
     )
 
 
+def partials(node: WindowedAggregate, placed: Frame, *further: str) -> Frame:
+    """What the ``placed`` rows amount to in each window, by the columns ``further``: partials that can be merged.
+
+    Columns: the key, ``window_start``, ``window_end``, ``further``, each aggregate, what is ``BEYOND`` the sums that
+    need it, ``recount_timestamp_ms`` (the largest) and ``recount_records`` (how many rows).
+    """
+    group = [named(node.key), F.col(START).alias(WINDOW_START), F.col(END).alias(WINDOW_END), *map(F.col, further)]
+    made = [one.alias(name.removeprefix(BEFORE)) for name, one in _over(node, placed).amounts(node.aggregates).items()]
+    told = [F.largest(TIME).alias(RESULT_TIME), F.count_of(F.lit(1)).alias(RECORDS)]
+    found = placed.group_by(*group).agg(*made, *told)
+    apart = [name for name in node.aggregates if isinstance(found.schema[name].dataType, T.StructType)]
+    beyond = {BEYOND + name: named(name).part("beyond") for name in apart}
+    return found.with_columns({**beyond, **{name: named(name).part("total") for name in apart}})
+
+
 def _over(node: WindowedAggregate, placed: Frame, running: Window | None = None) -> Over:
     before = f"{BEFORE}{next(iter(node.aggregates))}" in placed.columns
     return Over(
@@ -149,10 +166,18 @@ def _running(node: WindowedAggregate, frame: Frame) -> Frame:
 
 
 def _in_time_windows(windows: TimeWindows, frame: Frame) -> Frame:
-    starts = all_starts(windows, F.col(TIME), F)
-    ending = frame.with_column(START, F.each_of(starts)).with_column(END, F.col(START) + windows.size_ms)
+    ending = frame.with_column(START, F.each_of(_starts(windows, F.col(TIME)))).with_column(
+        END, F.col(START) + windows.size_ms
+    )
     is_late = overdue_ms(windows, F.col(END), F.col(STREAM_TIME)) >= 0
     return ending.with_column(IS_LATE, F.coalesce(is_late, F.lit(False)))
+
+
+def _starts(windows: TimeWindows, time_ms: Column) -> Column:
+    """The starts of all windows that hold ``time_ms``, rising; none before the newest that holds the epoch."""
+    oldest = newest_start(windows, time_ms - windows.size_ms + windows.advance_ms)
+    first = F.greatest(F.lit(newest_start(windows, 0)), oldest)
+    return F.sequence(first, newest_start(windows, time_ms), F.lit(windows.advance_ms).cast("long"))
 
 
 def _in_sessions(windows: SessionWindows, key: str, frame: Frame) -> Frame:

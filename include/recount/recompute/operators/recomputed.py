@@ -26,7 +26,7 @@ from recount.recompute.frames.duck_handover import Given, Handover, Room
 from recount.recompute.operators import log_sources, log_tables
 from recount.recompute.operators.beginnings import Beginning
 from recount.recompute.operators.carried import LOOK_BACK_MS, Carried, Carrying, NotIncremental
-from recount.recompute.operators.frontiers import BatchEnds
+from recount.recompute.operators.frontiers import NONE_DUE, BatchEnds, Partition, Reached
 from recount.recompute.operators.log_clocks import Clocks, Journal
 from recount.recompute.operators.log_joins import table_joined
 from recount.recompute.operators.log_order import is_asked_by_time, require_updates
@@ -40,6 +40,7 @@ from recount.recompute.rules.result_rules import fields_needed, topics_that_need
 _ROOM = Room()
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
 _NOTHING_DONE: Mapping[str, int] = MappingProxyType({})
+_STOOD_NOWHERE: Mapping[Partition, int] = MappingProxyType({})
 _ALWAYS_READ: Mapping[str, Mapping[str, Mapping[int, int]]] = MappingProxyType({})
 
 
@@ -65,7 +66,8 @@ class Recomputed:
     ``beyond`` are the records that came too late even for that: topic, partition, offset, timestamp_ms and operator.
     See ``recount.recompute.operators.carried``.
 
-    ``rows`` are what leaves each operator, which ``recount.recompute.operators.tracing`` follows.
+    ``ledgers`` are the lists by name, ``rows`` what leaves each operator, which
+    ``recount.recompute.operators.tracing`` follows.
     """
 
     results: Mapping[Written, DataFrame]
@@ -76,7 +78,7 @@ class Recomputed:
     taken_back: Mapping[Written, DataFrame]
     rows: Mapping[Node, Rows]
     handover: Handover
-    _ledgers: Given[str]
+    ledgers: Given[str]
     _fates: Frame
     _operators: Stateful
     _decoded: Mapping[str, Frame]
@@ -85,27 +87,27 @@ class Recomputed:
     @property
     def late(self) -> DataFrame:
         """The late ledger."""
-        return self._ledgers["late"]
+        return self.ledgers["late"]
 
     @property
     def fates(self) -> DataFrame:
         """One fate for each record."""
-        return self._ledgers["fates"]
+        return self.ledgers["fates"]
 
     @property
     def rejected(self) -> DataFrame:
         """The bad records with their reason."""
-        return self._ledgers["rejected"]
+        return self.ledgers["rejected"]
 
     @property
     def unread(self) -> DataFrame:
         """The changes, and first ones of an id, that records would have found, had they been read in time."""
-        return self._ledgers["unread"]
+        return self.ledgers["unread"]
 
     @property
     def beyond(self) -> DataFrame:
         """The records that came too late for what was carried."""
-        return self._ledgers["beyond"]
+        return self.ledgers["beyond"]
 
     def result(self, topic: str) -> DataFrame:
         """The rows that were written to ``topic``."""
@@ -116,14 +118,18 @@ class Recomputed:
         """How many records ``n`` of each ``topic`` and ``partition`` have each ``fate``."""
         return self._fates.group_by("topic", "partition", "fate").agg(F.count_of().alias("n")).rows()
 
-    def latest_ms(self) -> dict[tuple[str, int], int]:
-        """The largest event time of the good records of each topic and partition."""
-        return self._operators.clocks.latest_ms()
+    def latest_ms(self, node: Node | None = None) -> dict[Partition, int]:
+        """The largest event time of the good records of each partition, or of those that advance ``node``."""
+        return self._operators.clocks.latest_ms(node)
 
     @property
     def placed(self) -> Mapping[Node, Frame]:
         """The records that each aggregation has placed in windows."""
         return self._operators.on_time
+
+    def came(self, node: WindowedAggregate) -> Frame:
+        """The records of the interval that ``node`` placed in windows, late ones too: one row for each window."""
+        return self._operators.came[node]
 
     @property
     def looked_up(self) -> Mapping[Node, Frame]:
@@ -181,6 +187,7 @@ def recomputed(
     done_before: Mapping[str, int] = _NOTHING_DONE,
     read_since: Mapping[str, Mapping[str, Mapping[int, int]]] = _ALWAYS_READ,
     carried: Carried | None = None,
+    stood: Mapping[Partition, int] = _STOOD_NOWHERE,
     look_back_ms: int = LOOK_BACK_MS,
     same_logs: Recomputed | None = None,
     room: Room = _ROOM,
@@ -189,6 +196,9 @@ def recomputed(
 
     With what was ``carried`` it goes on from the last cut: ``logs``, ``batches`` and all else are those of one interval
     (``recount.recompute.operators.carried``).
+
+    ``stood`` are the stream times of partitions before ``logs``, where nothing else is carried: all results are then
+    made of the interval alone.
 
     ``limits`` say by topic and partition which event times were absurd when they were read. Without ``lateness`` the
     grace is unlimited: the difference is what lateness has cost. ``table_ends`` say how far a table had been read when
@@ -233,7 +243,8 @@ def recomputed(
         }
     )
     entries = {topic: log_sources.entries(log) for topic, log in decoded.items()}
-    carrying = Carrying.of(handover, topology, carried, look_back_ms, batches=len(batches or ()))
+    stands = Reached(last_ms=NONE_DUE, stream_times=stood)
+    carrying = Carrying.of(handover, topology, carried, look_back_ms, batches=len(batches or ()), begins=stands)
     clocks = Clocks(
         entries=entries,
         lateness=lateness,
@@ -310,7 +321,7 @@ def recomputed(
         taken_back=handover.all_given(taken_back),
         rows=rows,
         handover=handover,
-        _ledgers=handover.all_given(ledgers),
+        ledgers=handover.all_given(ledgers),
         _fates=fates,
         _operators=operators,
         _decoded=decoded,

@@ -77,9 +77,9 @@ class Stateful:
 
     Without ``lateness`` nothing is late. With ``batches`` only what was due after them leaves. ``carrying`` has what
     the interval of the log before left behind, and takes what the next one must know. ``on_time`` has the records that
-    an aggregation has placed in windows, ``again`` all due windows and looked-up rows within the look back,
-    ``replaced`` the final results that left in an earlier one, as they are now, with deletions of those that are no
-    more,
+    an aggregation has placed in windows, ``came`` those of the interval, late ones too,
+    ``again`` all due windows and looked-up rows within the look back, ``replaced`` the final results that left in an
+    earlier one, as they are now, with deletions of those that are no more,
     ``taken_back`` the rows that left joins alone in an earlier one, without lateness, and have a partner now,
     ``overtaken`` the changes of tables, and partners, that came too late for rows of earlier intervals,
     ``processed_or_raised`` what
@@ -96,6 +96,7 @@ class Stateful:
     carrying: Carrying
     clocks: Clocks
     on_time: dict[Node, Frame] = field(default_factory=dict)
+    came: dict[Node, Frame] = field(default_factory=dict)
     again: dict[Node, Rows] = field(default_factory=dict)
     replaced: dict[Node, Rows] = field(default_factory=dict)
     processed_or_raised: dict[Node, Frame] = field(default_factory=dict)

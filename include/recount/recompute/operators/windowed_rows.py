@@ -50,6 +50,7 @@ class Windowing:
         known = self._with_carried(new)
         placed = log_windows.placed(node, known.where(~F.col(IS_REPLACED)).drop(IS_REPLACED))
         late, came = F.col(IS_LATE), placed.where(F.col(IS_NEW))
+        self.operators.came[node] = came
         if self._closing is None:
             journal.note(new, F.lit("counted"))
         else:

@@ -17,7 +17,6 @@ from recount.declare.expression_types import type_of
 from recount.declare.schema import FieldType
 from recount.recompute.frames import duck_functions as F
 from recount.recompute.frames.duck_columns import Column, literal, named
-from recount.recompute.rules.range_rules import RangeRules
 from recount.recompute.rules.result_rules import plain_size, size_of_object
 from recount.recompute.spark_columns import spark_type
 
@@ -163,6 +162,3 @@ def _exactly(compute: Callable[[Any, Any], Any], kind: FieldType) -> Callable[[A
 
 def _if_there(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], bool | None]:
     return lambda left, right: None if left is None or right is None else bool(compare(left, right))
-
-
-RANGES = RangeRules(functions=F, column=column)

@@ -1,14 +1,12 @@
 """Rules of values that their type cannot hold: which expression makes one, and why a record is set aside.
 
-Source: "Values that do not fit" of docs/semantics.md. They are the same for the columns of Spark and of DuckDB.
+Source: "Values that do not fit" of docs/semantics.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any
 
 from recount.declare import expressions as expr
 from recount.declare.expression_types import type_of
@@ -18,100 +16,88 @@ from recount.declare.operators.processing import Deduplicate
 from recount.declare.operators.stateless import Select
 from recount.declare.operators.tables import TableAggregate, TableFilter
 from recount.declare.schema import FieldType
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column
+from recount.recompute.rules.expression_rules import column
 from recount.recompute.spark_columns import spark_type
 
 _COMPUTES = frozenset({"+", "-", "*", "/"})
 _MOST_SAID = 200
 
 
-@dataclass(frozen=True, kw_only=True)
-class RangeRules:
-    """The rules in columns of one engine: its ``functions``, and what makes a ``column`` of an expression."""
+def reason_of(node: Node) -> Column | None:
+    """Why a row is set aside that reaches ``node``, by the first of its expressions that is out of range.
 
-    functions: Any
-    column: Callable[[expr.Expression, Mapping[str, FieldType]], Any]
-
-    def reason_of(self, node: Node) -> Any:
-        """Why a row is set aside that reaches ``node``, by the first of its expressions that is out of range.
-
-        Null where none is, None where none ever is.
-        """
-        functions, fields = self.functions, node.inputs[0].fields
-        kinds = [kind for tree in _evaluated(node) if (kind := self.kind_beyond(tree, fields)) is not None]
-        if not kinds:
-            return None
-        kind = functions.coalesce(*kinds)
-        operator = node.in_reasons if isinstance(node, WindowedAggregate) else str(node)
-        told = functions.concat(functions.lit("out-of-range: "), kind, functions.lit(f" in {operator[:_MOST_SAID]}"))
-        return functions.when(functions.isnotnull(kind), told)
-
-    def kind_beyond(self, tree: expr.Expression, fields: Mapping[str, FieldType]) -> Any:
-        """The kind of the first part of ``tree`` that is evaluated and out of range: null where none is, or None."""
-        if not isinstance(tree, expr.Call):
-            return None
-        functions = self.functions
-        if tree.operator == "when":
-            condition, *options = tree.arguments
-            then, otherwise = (self._chosen_beyond(option, tree, fields) for option in options)
-            chosen = None
-            if then is not None or otherwise is not None:
-                is_true = self.column(condition, fields).cast("boolean")
-                chosen = functions.when(is_true, self._or_null(then)).otherwise(self._or_null(otherwise))
-            return self._first_of([self.kind_beyond(condition, fields), chosen])
-        if tree.operator == "coalesce":
-            found = None
-            for option in reversed(tree.arguments):
-                later = None if found is None else functions.when(functions.isnull(self.column(option, fields)), found)
-                found = self._first_of([self._chosen_beyond(option, tree, fields), later])
-            return found
-        parts = [self.kind_beyond(argument, fields) for argument in tree.arguments]
-        return self._first_of([*parts, self._own_kind(tree, fields)])
-
-    def _own_kind(self, tree: expr.Call, fields: Mapping[str, FieldType]) -> Any:
-        functions = self.functions
-        kinds = [type_of(argument, fields) for argument in tree.arguments]
-        kind = type_of(tree, fields)
-        if tree.operator not in _COMPUTES or kind is None or None in kinds:
-            return None
-        value = self.column(tree, fields)
-        if kind.kind == "double":
-            is_exact = all(one is not None and one.kind != "double" for one in kinds)
-            if tree.operator == "/" and is_exact:
-                return None
-            is_finite = (value < functions.lit(inf)) & (value > functions.lit(-inf))
-            return functions.when(~is_finite, functions.lit(kind.kind))
-        given = functions.lit(True)
-        for argument in tree.arguments:
-            given &= functions.isnotnull(self.column(argument, fields))
-        return functions.when(given & functions.isnull(value), functions.lit(kind.kind))
-
-    def _chosen_beyond(self, option: expr.Expression, tree: expr.Call, fields: Mapping[str, FieldType]) -> Any:
-        """The same of ``option`` where ``tree`` chooses it, whose type may have less room before the point."""
-        functions, kind, given = self.functions, type_of(tree, fields), type_of(option, fields)
-        lost = None
-        if kind is not None and kind.kind == "decimal" and given is not None and given.scale < kind.scale:
-            value = self.column(option, fields)
-            is_lost = functions.isnotnull(value) & functions.isnull(value.try_cast(spark_type(kind)))
-            lost = functions.when(is_lost, functions.lit(kind.kind))
-        return self._first_of([self.kind_beyond(option, fields), lost])
-
-    def _first_of(self, kinds: Sequence[Any]) -> Any:
-        found = [kind for kind in kinds if kind is not None]
-        return self.functions.coalesce(*found) if found else None
-
-    def _or_null(self, kind: Any) -> Any:
-        return self.functions.lit(None).cast("string") if kind is None else kind
+    Null where none is, None where none ever is.
+    """
+    fields = node.inputs[0].fields
+    kinds = [kind for tree in _evaluated(node) if (kind := kind_beyond(tree, fields)) is not None]
+    if not kinds:
+        return None
+    kind = F.coalesce(*kinds)
+    operator = node.in_reasons if isinstance(node, WindowedAggregate) else str(node)
+    told = F.concat(F.lit("out-of-range: "), kind, F.lit(f" in {operator[:_MOST_SAID]}"))
+    return F.when(F.isnotnull(kind), told)
 
 
-def can_be(node: Node) -> bool:
-    """Whether an expression of ``node`` can be out of range, as far as its operators say."""
-    return any(_computes(tree) for tree in _evaluated(node))
-
-
-def _computes(tree: expr.Expression) -> bool:
+def kind_beyond(tree: expr.Expression, fields: Mapping[str, FieldType]) -> Column | None:
+    """The kind of the first part of ``tree`` that is evaluated and out of range: null where none is, or None."""
     if not isinstance(tree, expr.Call):
-        return False
-    return tree.operator in {*_COMPUTES, "when", "coalesce"} or any(map(_computes, tree.arguments))
+        return None
+    if tree.operator == "when":
+        condition, *options = tree.arguments
+        then, otherwise = (_chosen_beyond(option, tree, fields) for option in options)
+        chosen = None
+        if then is not None or otherwise is not None:
+            is_true = column(condition, fields).cast("boolean")
+            chosen = F.when(is_true, _or_null(then)).otherwise(_or_null(otherwise))
+        return _first_of([kind_beyond(condition, fields), chosen])
+    if tree.operator == "coalesce":
+        found = None
+        for option in reversed(tree.arguments):
+            later = None if found is None else F.when(F.isnull(column(option, fields)), found)
+            found = _first_of([_chosen_beyond(option, tree, fields), later])
+        return found
+    parts = [kind_beyond(argument, fields) for argument in tree.arguments]
+    return _first_of([*parts, _own_kind(tree, fields)])
+
+
+def _own_kind(tree: expr.Call, fields: Mapping[str, FieldType]) -> Column | None:
+    kinds = [type_of(argument, fields) for argument in tree.arguments]
+    kind = type_of(tree, fields)
+    if tree.operator not in _COMPUTES or kind is None or None in kinds:
+        return None
+    value = column(tree, fields)
+    if kind.kind == "double":
+        is_exact = all(one is not None and one.kind != "double" for one in kinds)
+        if tree.operator == "/" and is_exact:
+            return None
+        is_finite = (value < F.lit(inf)) & (value > F.lit(-inf))
+        return F.when(~is_finite, F.lit(kind.kind))
+    given = F.lit(True)
+    for argument in tree.arguments:
+        given &= F.isnotnull(column(argument, fields))
+    return F.when(given & F.isnull(value), F.lit(kind.kind))
+
+
+def _chosen_beyond(option: expr.Expression, tree: expr.Call, fields: Mapping[str, FieldType]) -> Column | None:
+    """The same of ``option`` where ``tree`` chooses it, whose type may have less room before the point."""
+    kind, given = type_of(tree, fields), type_of(option, fields)
+    lost = None
+    if kind is not None and kind.kind == "decimal" and given is not None and given.scale < kind.scale:
+        value = column(option, fields)
+        is_lost = F.isnotnull(value) & F.isnull(value.try_cast(spark_type(kind)))
+        lost = F.when(is_lost, F.lit(kind.kind))
+    return _first_of([kind_beyond(option, fields), lost])
+
+
+def _first_of(kinds: Sequence[Column | None]) -> Column | None:
+    found = [kind for kind in kinds if kind is not None]
+    return F.coalesce(*found) if found else None
+
+
+def _or_null(kind: Column | None) -> Column:
+    return F.lit(None).cast("string") if kind is None else kind
 
 
 def _evaluated(node: Node) -> list[expr.Expression]:
