@@ -244,7 +244,7 @@ def by_recompute(spark: SparkSession, scene: Scene, ledger: Ledger) -> Told:
         return Told(
             rows=_rows_of(done.results[identity.written], identity),
             late=_bag(done.late, *LATE_SCHEMA),
-            rejected=_bag(done.rejected, *_BAD),
+            rejected=_bag(done.ledgers["rejected"], *_BAD),
             held_after_ms=held_ms,
         )
     except NotComputable as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import polars as pl
@@ -262,25 +261,25 @@ class Auditor:
         self, scope: _Scope, interval: Interval, log: DigestedLog, partials: WindowPartials, known: Register
     ) -> Findings:
         stretch = scope.stretch
-        with ThreadPoolExecutor(1) as beside:
-            listing = Listing(
-                session=self._session,
-                connection=self._connection,
-                tables=self._tables,
-                ledger=scope.ledger,
-                letters=scope.letters,
-                last=scope.settled.proofs[-1],
-                released=stretch.released,
-            )
-            listed = beside.submit(listing.differences, partials)
-            judgement = self._judgement(scope, partials)
-            before = {(self._source.name, p): ms for p, ms in stretch.seed.stream_times.items()}
-            by_topic = totals_by_topic(partials.recomputed, scope.ledger, before, self._flow.aggregate)
-            totals = by_topic[self._source.name]
-            found = accounts(self._session, self._connection, log.of, self._source.name, totals)
-            lineage = Lineage(settings=self._settings, stream=self._topology.name, erased=scope.erased)
-            altered = lineage.differences(stretch.seed.run)
-            differences = [*self._differences(scope, partials, judgement, totals, found, listed.result()), *altered]
+        listing = Listing(
+            session=self._session,
+            connection=self._connection,
+            tables=self._tables,
+            topology=self._topology,
+            ledger=scope.ledger,
+            seed=stretch.seed.order,
+            posted={self._source.name: scope.letters},
+            last=scope.settled.proofs[-1],
+            released=stretch.released,
+        )
+        listed, judgement = listing.differences(partials.recomputed), self._judgement(scope, partials)
+        before = {(self._source.name, p): ms for p, ms in stretch.seed.stream_times.items()}
+        by_topic = totals_by_topic(partials.recomputed, scope.ledger, before, self._flow.aggregate)
+        totals = by_topic[self._source.name]
+        found = accounts(self._connection, partials.recomputed, self._source.name, totals)
+        lineage = Lineage(settings=self._settings, stream=self._topology.name, erased=scope.erased)
+        altered = lineage.differences(stretch.seed.run)
+        differences = [*self._differences(scope, partials, judgement, totals, found, listed), *altered]
         self.store.put_findings(stretch.audit, found, differences, judgement.misses)
         is_clean = not differences and all(one.state != "open" for one in known.values())
         certificates = certificates_in_force(self._settings, self._topology.name)

@@ -11,16 +11,9 @@ from pyspark.sql import functions as F
 
 from recount.audit.audit_session import FEW_OFFSETS
 from recount.audit.carry.delta_frames import delta_frame
-from recount.audit.carry.removed import (
-    kept_late,
-    kept_rejected,
-    letters_due_by_spark,
-    letters_gone,
-    released_by,
-)
+from recount.audit.carry.removed import kept_late, released_by
 from recount.audit.carry.snapshots import PASSING, Frames, Snapshots
 from recount.audit.carry.store import CORRECTIONS, RECONCILIATION, VERDICTS, AuditStore
-from recount.audit.compare import side_ledgers
 from recount.audit.compare.claims import IDENTITY
 from recount.audit.compare.conservation import accounts, conservation_differences, totals_by_topic
 from recount.audit.compare.correction_claims import Corrections, strange_backfills
@@ -36,17 +29,12 @@ from recount.audit.compare.fidelity import PLACES
 from recount.audit.compare.identity import Identity, identity_of
 from recount.audit.compare.judge import Judge
 from recount.audit.compare.published import is_after
-from recount.audit.compare.side_ledgers import (
-    late_records,
-    posted_letters,
-    rejected_records,
-    side_ledger_differences_by_spark,
-)
+from recount.audit.compare.side_ledgers import Listing
 from recount.audit.compare.single_judge import verdict_counts_by_spark
 from recount.audit.cut.auditable import judgeable_offsets, settled_ledger
 from recount.audit.cut.audited_ledger import Ledger, Order, Repetition, ledger_faults, topic_faults
 from recount.audit.cut.in_force import InForce
-from recount.audit.cut.kept_log import StretchLog, log_of, sources_of, unread, written_so_far
+from recount.audit.cut.kept_log import StretchLog, log_of, sources_of, unread
 from recount.audit.cut.scope import (
     CLAIMS_PART,
     COMPLETE_PART,
@@ -210,9 +198,7 @@ class TopologyAuditor:
         accounted = self.store.partitions(scope.seed.run.audit) if scope.seed.run else []
         times = {(part.topic, part.partition): part.stream_time_ms for part in accounted}
         totals = totals_by_topic(truth, scope.ledger, times)
-        found = {
-            topic: accounts(self._session, self._connection, log.of, topic, parts) for topic, parts in totals.items()
-        }
+        found = {topic: accounts(self._connection, truth, topic, parts) for topic, parts in totals.items()}
         differences = [
             *topic_faults(scope.before, scope.ledger.proofs, scope.topic_ids),
             *scope.short,
@@ -223,7 +209,7 @@ class TopologyAuditor:
             *altered_files(self._tables, self._topology, scope.identities, scope.seed.order, scope.cut),
             *(unread(self._connection, scope.ledger, self._in_force) if scope.seed.run is None else []),
             *(one for t in totals for one in conservation_differences(found[t], totals[t], scope.ledger)),
-            *self._side_ledgers(truth, scope, late),
+            *self._listing(scope).differences(truth),
             *output_differences(judged),
             *correction_differences(judged),
             *self._strange_backfills(scope),
@@ -357,6 +343,19 @@ class TopologyAuditor:
             room=Room(memory=self._settings.audit_memory, folder=passing),
         )
 
+    def _listing(self, scope: Scope) -> Listing:
+        return Listing(
+            session=self._session,
+            connection=self._connection,
+            tables=self._tables,
+            topology=self._topology,
+            ledger=scope.ledger,
+            seed=scope.seed.order,
+            posted=scope.posted,
+            last=scope.settled.proofs[-1],
+            released=scope.released,
+        )
+
     def _strange_backfills(self, scope: Scope) -> list[Difference]:
         if not scope.listed:
             return []
@@ -376,22 +375,3 @@ class TopologyAuditor:
 
     def _up_to(self, path: str, cut: Order) -> DataFrame:
         return delta_frame(self._session, path).where(~is_after(cut))
-
-    def _side_ledgers(self, truth: Recomputed, scope: Scope, late: DataFrame) -> list[Difference]:
-        rejected = self._up_to(self._tables.rejected(self._topology.name), scope.cut)
-        kept = kept_rejected(scope.released, F)
-        comparisons = [
-            late_records(truth.late.where(kept_late(scope.released, F)), scope.of_the_stretch(late)),
-            rejected_records(truth.rejected.where(kept), scope.of_the_stretch(rejected).where(kept)),
-        ]
-        topics = sorted({one.topic.name for one in self._topology.sources})
-        log = written_so_far(self._connection, topics, scope.settled.proofs[-1])
-        for source in self._topology.sources:
-            topic, name = source.topic.name, source.topic.dead_letter_name
-            found = side_ledgers.dead_letters_by_spark(self._session, self._connection, name, scope.posted[topic])
-            group = self._connection.group(self._topology.name)
-            mine = side_ledgers.within_by_spark(found, group, topic, scope.ledger.ranges[topic], log)
-            bad = truth.rejected.where(truth.rejected.topic == topic)
-            gone = letters_gone(self._connection, scope.ledger, topic, name)
-            comparisons.append(posted_letters(letters_due_by_spark(bad, mine, gone), mine, name))
-        return side_ledger_differences_by_spark(comparisons)

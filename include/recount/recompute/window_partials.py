@@ -45,7 +45,7 @@ class WindowPartials:
         )
 
     def by_batch(self, groups: pa.Table, spans: Iterable[Span]) -> tuple[Frame, Frame]:
-        """What each batch of ``spans`` added on time to the ``groups``: partials with ``BATCH``, and of which offsets.
+        """The share of each batch of ``spans`` in the ``groups``, on time: partials with ``BATCH``, and their offsets.
 
         ``groups`` has the columns of ``Flow.group``. Offsets by batch and partition: ``recount_records``, how many,
         ``FIRST`` and ``LAST``.

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from tests.integration.engine.drivers import committed
-from tests.spark.audit.conftest import MINUTE_MS, Scene, an_hour_of_orders, order
+from tests.spark.audit.conftest import MINUTE_MS, START_MS, Scene, an_hour_of_orders, order
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
 from recount.audit.carry.store import CORRECTIONS
@@ -23,7 +23,7 @@ from recount.backfill import carrying_out
 from recount.backfill.carrying_out import CarryingOut, Repaired
 from recount.backfill.corrections import Correction
 from recount.declare.aggregates import Aggregate, count, last, total
-from recount.declare.columns import BACKFILL, BACKFILL_NUMBER, REVISION
+from recount.declare.columns import BACKFILL, BACKFILL_NUMBER, BATCH, GENERATION, IS_NULL, ORIGIN, REVISION
 from recount.declare.schema import RecordSchema, decimal
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
@@ -91,6 +91,27 @@ def test_a_repair_completes_the_missed_result_and_a_second_repair_changes_nothin
     answered = answer(scene.tables, Question(sink=sink), time.time_ns() // 1_000_000)
     [corrected] = [row for row in answered.rows if row[BACKFILL_NUMBER] is not None]
     assert (corrected["orders"], corrected[REVISION], corrected[AUDITED]) == (6, 1, True)
+
+    as_an_earlier_release(scene)
+    answered = answer(scene.tables, Question(sink=sink), time.time_ns() // 1_000_000)
+    assert [row["orders"] for row in answered.rows if row[BACKFILL_NUMBER] is not None] == [6]
+    scene.produce([(0, 60 * MINUTE_MS, order("EU", 1)), (0, missed.misses[0].window_start - START_MS, order("EU", 1))])
+    scene.run()
+    assert [(miss.late_records, miss.explained) for miss in scene.audit().findings.misses] == [(2, True)]
+    assert repair(scene).corrections == 1
+    written = pl.read_delta(scene.tables.corrections(scene.topology.sinks[0].table))
+    assert sorted(written.select(GENERATION, BATCH, "orders").rows()) == [(0, 0, 6), (0, 1, 7)]
+    answered = answer(scene.tables, Question(sink=sink), time.time_ns() // 1_000_000)
+    assert [row["orders"] for row in answered.rows if row[BACKFILL_NUMBER] is not None] == [7]
+    assert scene.audit().findings.outcome == "match"
+
+
+def as_an_earlier_release(scene: Scene) -> None:
+    """Leave the table of corrections as an earlier release wrote it: which batch a row follows it did not say."""
+    table = DeltaTable(scene.tables.corrections(scene.topology.sinks[0].table))
+    rows = pl.DataFrame(table.to_pyarrow_table()).drop(GENERATION, BATCH, IS_NULL)
+    rows = rows.with_columns(pl.lit("backfill").alias(ORIGIN))
+    write_deltalake(table, rows, mode="overwrite", schema_mode="overwrite")
 
 
 def a_night(scene: Scene, number: int) -> None:

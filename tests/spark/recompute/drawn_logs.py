@@ -192,8 +192,8 @@ def by_recompute(
                 for identity in _told_of(identities, is_over=is_over)
             },
             late=_bag(done.late, *LATE_SCHEMA),
-            rejected=_letters(map(tuple, done.rejected.select(*_LETTER).collect()), added),
-            fates=_bag(done.fates, "topic", "partition", "offset", "fate") if not added else Counter(),
+            rejected=_letters(map(tuple, done.ledgers["rejected"].select(*_LETTER).collect()), added),
+            fates=_bag(done.ledgers["fates"], "topic", "partition", "offset", "fate") if not added else Counter(),
         )
     finally:
         done.release()

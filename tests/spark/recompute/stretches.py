@@ -156,7 +156,7 @@ def _said(one: Stretched, done: Recomputed) -> Said:
         }
         for frames in (results, done.taken_back)
     )
-    sides = {name: [_plain(row) for row in getattr(done, name).drop("detail").collect()] for name in one.sides}
+    sides = {name: [_plain(row) for row in done.ledgers[name].drop("detail").collect()] for name in one.sides}
     if any(_follows_records(node) for node in one.topology.nodes()):
         sides["late"] = sorted({row[:4] for row in sides["late"]})
     since_ms = {} if one.lateness else {node.topic.name: ms for node, ms in done.again_since_ms.items()}

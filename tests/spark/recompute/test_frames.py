@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +18,7 @@ from recount.recompute.frames.duck_columns import ROWS_BEFORE, Window
 from recount.recompute.frames.duck_database import Database, NotComputable
 from recount.recompute.frames.duck_frames import once, union_of
 from recount.recompute.frames.duck_handover import SMALL_BYTES, Handover, Room
+from recount.recompute.raw_log import RawLog
 from recount.runtime.errors import Terminal
 
 STEP = pa.struct([("topic", pa.string()), ("offset", pa.int64())])
@@ -108,6 +110,23 @@ def test_rows_come_from_spark_and_go_back_as_they_are(spark: SparkSession, hando
             back = one.given(one.taken(rows))
             assert back.dtypes == rows.dtypes
             assert sorted(map(str, back.collect())) == sorted(map(str, rows.collect()))
+
+
+def test_what_tasks_make_of_a_log_is_a_frame_whichever_way_it_came(
+    spark: SparkSession, handovers: list[Handover]
+) -> None:
+    """Two tasks, one of which has nothing to write."""
+    columns = "name string, n long, amount decimal(38, 2), steps array<struct<topic: string, offset: long>>"
+    rows = [(key, n, d, s and [tuple(one.values()) for one in s]) for key, n, d, s in ROWS]
+    given = spark.createDataFrame(rows, columns).coalesce(1)
+    log = RawLog(frame=given.union(spark.createDataFrame([], columns)))
+    for one in handovers:
+        found = one.passed(log, given.schema, lambda batches: batches, iter)
+        assert found.schema == given.schema
+        assert Counter(str(tuple(row.values())) for row in found.rows()) == Counter(map(str, ROWS))
+        assert found.where(F.col("n") > 1).select("n").rows() == [{"n": 2}]
+        nothing = RawLog(frame=given.limit(0))
+        assert one.passed(nothing, given.schema).is_empty()
 
 
 def test_many_rows_go_back_by_a_file(spark: SparkSession, handovers: list[Handover]) -> None:

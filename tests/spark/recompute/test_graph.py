@@ -449,7 +449,7 @@ def by_the_recompute(spark: SparkSession, cases: Sequence[Case], **options: Any)
             )
             for number, case in enumerate(cases)
         }
-        return found, Counter(map(tuple, done.late.collect())), Counter(map(tuple, done.fates.collect()))
+        return found, Counter(map(tuple, done.late.collect())), Counter(map(tuple, done.ledgers["fates"].collect()))
     finally:
         done.release()
 
@@ -732,7 +732,7 @@ def test_functions_below_added_sinks_have_set_nothing_aside_before_these_began(s
     batches = [BatchEnds(ends={("events", 0): end}, awake=frozenset({("events", 0)})) for end in (1, 2, 4)]
     raw = frames(spark, [log], ["events"])
     for done, letters in ({"new": 2}, [2, 3]), ({"new": 0}, [0, 1, 2, 3]):
-        found = recomputed(spark, topology, raw, batches=batches, done_before=done).rejected
+        found = recomputed(spark, topology, raw, batches=batches, done_before=done).ledgers["rejected"]
         assert sorted(row["offset"] for row in found.collect()) == letters
 
 
@@ -741,4 +741,8 @@ def test_a_record_that_an_operator_holds_at_the_cut_waits(spark: SparkSession) -
     for flow in stream(EVENTS).in_order(grace="50 ms"), stream(EVENTS).deduplicate("n", horizon="50 ms"):
         topology = Topology(name="law", sinks=[flow.to(OUT)])
         done = recomputed(spark, topology, frames(spark, [log], ["events"]), batches=one_by_one(log, ["events"]))
-        assert [row["fate"] for row in done.fates.orderBy("offset").collect()] == ["counted", "counted", "waiting"]
+        assert [row["fate"] for row in done.ledgers["fates"].orderBy("offset").collect()] == [
+            "counted",
+            "counted",
+            "waiting",
+        ]

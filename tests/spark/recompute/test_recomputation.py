@@ -86,7 +86,7 @@ def test_bad_records_and_null_keys_have_a_fate_and_do_not_advance_stream_time(sp
     fates = {row["fate"]: row["n"] for row in done.recomputed.fate_counts()}
     assert fates == {"counted": 2, "null key": 1, "dead-lettered": 5}
     assert done.recomputed.latest_ms(done.flow.aggregate) == {("orders", 0): 80_000}
-    assert told(done.recomputed.rejected.collect(), "offset", "reason") == [
+    assert told(done.recomputed.ledgers["rejected"].collect(), "offset", "reason") == [
         (1, "undecodable"),
         (2, "schema"),
         (4, "negative-timestamp"),
@@ -134,7 +134,9 @@ def test_fields_can_have_any_name_the_recompute_has_for_its_own_columns(
     done = partials_of(spark, topology, log)
 
     assert told(done.partials.rows(), key, "n", "most") == [(odd[key], 2, "f")]
-    assert told(done.recomputed.rejected.collect(), "partition", "offset", "reason") == [(0, 1, "undecodable")]
+    assert told(done.recomputed.ledgers["rejected"].collect(), "partition", "offset", "reason") == [
+        (0, 1, "undecodable")
+    ]
     done.recomputed.release()
 
 

@@ -62,7 +62,7 @@ def test_streams_are_recomputed_as_the_interpreter_has_them(spark: SparkSession,
             expected = without_closing(interpreted(driver.outputs(written.topic.name), **compared))
             assert expected, f"nothing was written to {written.topic.name}"
             assert without_closing(from_spark(found.results[written], written.key, **compared)) == expected
-        assert fates_of(found.fates) == Counter(
+        assert fates_of(found.ledgers["fates"]) == Counter(
             (entry.topic, entry.partition, entry.offset, fate) for entry, fate in driver.fate_of.items()
         )
     finally:

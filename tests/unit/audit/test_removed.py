@@ -15,6 +15,8 @@ from recount.audit.cut.audited_ledger import Ledger
 from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_frames import Frame, frame_of
 from recount.tables.places import Released, Tables
 
 BEFORE = Released(before_ms=1_000, cut=(0, 1), offsets={"clicks": {0: 5}})
@@ -163,7 +165,13 @@ RECORD = ["topic", "partition", "offset"]
 def test_a_letter_that_retention_may_have_taken_is_asked_for_only_while_it_is_there(
     letters: list[int], due: list[tuple[int, int]]
 ) -> None:
-    bad = pl.DataFrame([("clicks", 0, 3), ("clicks", 0, 4), ("clicks", 0, 5), ("clicks", 1, 0)], RECORD, orient="row")
-    there = pl.DataFrame([("clicks", 0, offset) for offset in letters], bad.schema, orient="row")
-    assert letters_due(bad, there, {0: 5}).select("partition", "offset").sort("partition", "offset").rows() == due
-    assert letters_due(bad, there, {}).equals(bad)
+    database, bad = Database(), [("clicks", 0, 3), ("clicks", 0, 4), ("clicks", 0, 5), ("clicks", 1, 0)]
+
+    def frame(rows: list[tuple[str, int, int]]) -> Frame:
+        found = pl.DataFrame(rows, RECORD, orient="row").to_arrow()
+        return frame_of(database, [found], found.schema)
+
+    there = frame([("clicks", 0, offset) for offset in letters])
+    found = letters_due(frame(bad), there, {0: 5}).sorted_by("partition", "offset").rows()
+    assert [(row["partition"], row["offset"]) for row in found] == due
+    assert letters_due(frame(bad), there, {}).number() == len(bad)

@@ -10,20 +10,23 @@ reader of an earlier version of the table, or one that began before, finds its f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSelector, FileType, PyFileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from recount.declare.columns import BATCH, GENERATION
 from recount.recompute.raw_log import in_one_task
 
 SMALL_BYTES = 2 * 2**20
 """Of the files of a table, compressed. Its rows lie in the plans of all queries that read it."""
 _LOG = "_delta_log"
+Order = tuple[int, int]
 _NO_CLEANING = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
@@ -34,6 +37,20 @@ def delta_frame(session: SparkSession, path: str) -> DataFrame:
         return session.read.format("delta").load(path)
     schema = T.StructType.fromJson(json.loads(table.schema().to_json()))
     return local_frame(session, table.to_pyarrow_table(), schema)
+
+
+def rows_between(path: str, after: Order | None, last: Order) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
+    """The rows of the table at ``path`` of batches ``after`` one (None: all) up to ``last``, some at a time."""
+    rows = DeltaTable(path).to_pyarrow_dataset()
+    wanted = ~_is_after(last) if after is None else _is_after(after) & ~_is_after(last)
+    few = {"batch_readahead": 1, "fragment_readahead": 1}
+    return rows.to_batches(filter=wanted, **few), rows.schema
+
+
+def _is_after(order: Order) -> pc.Expression:
+    generation, batch = order
+    same = (pc.field(GENERATION) == generation) & (pc.field(BATCH) > batch)
+    return (pc.field(GENERATION) > generation) | same
 
 
 def local_frame(session: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFrame:

@@ -13,8 +13,6 @@ from operator import and_
 from typing import Any
 
 import polars as pl
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from recount.audit.carry.store import Run
 from recount.audit.cut.audited_ledger import Ledger, Order
@@ -26,6 +24,8 @@ from recount.declare.topics import UNLIMITED_RETENTION_MS
 from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import log_ranges, partitions_of, retention_ms_of
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_frames import Frame
 from recount.tables.batch_proofs import Proofs
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Released, Tables, farthest
@@ -80,7 +80,7 @@ def kept_windows(released: Released | None) -> Any:
 
 
 def kept_late(released: Released | None, of: Any = pl) -> Any:
-    """Whether a line of the late ledger must be there, as a column ``of`` Polars or (``functions``) of Spark."""
+    """Whether a line of the late ledger must be there, as a column ``of`` Polars or (``functions``) of an engine."""
     return _since(STREAM_TIME, released, of)
 
 
@@ -114,20 +114,10 @@ def letters_gone(connection: Connection, ledger: Ledger, topic: str, dead_letter
     return {part.partition: part.end for proof in old[-1:] for part in proof.partitions if part.topic == topic}
 
 
-def letters_due(bad: pl.DataFrame, letters: pl.DataFrame, gone: Mapping[int, int]) -> pl.DataFrame:
+def letters_due(bad: Frame, letters: Frame, gone: Mapping[int, int]) -> Frame:
     """The ``bad`` records whose letter must be there, or is."""
     if not gone:
         return bad
-    may_be_gone = bad.filter(pl.col("offset") < pl.col("partition").replace_strict(gone, default=0))
-    absent = may_be_gone.join(letters, on=_PLACE, how="anti")
-    return bad.join(absent, on=_PLACE, how="anti")
-
-
-def letters_due_by_spark(bad: DataFrame, letters: DataFrame, gone: Mapping[int, int]) -> DataFrame:
-    """The same for Spark."""
-    if not gone:
-        return bad
     until = F.coalesce(*(F.when(F.col("partition") == p, F.lit(end)) for p, end in gone.items()), F.lit(0))
-    there = letters.select(*_PLACE, F.lit(True).alias("is_there")).distinct()
-    due = bad.join(there, _PLACE, "left").where((F.col("offset") >= until) | F.col("is_there").isNotNull())
-    return due.select(*bad.columns)
+    absent = bad.where(F.col("offset") < until).join(letters.select(*_PLACE), _PLACE, "left_anti")
+    return bad.join(absent.select(*_PLACE), _PLACE, "left_anti")

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
-from pyspark.sql import SparkSession
-
 from recount.audit.cut.audited_ledger import Ledger
 from recount.certificate.document import FATES
 from recount.certificate.finding import Difference, PartitionAccount
@@ -16,7 +12,6 @@ from recount.declare.operators.nodes import Node
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import classify_gap
 from recount.recompute.operators.recomputed import Recomputed
-from recount.recompute.raw_log import Log, Ranges, runs
 from recount.runtime.errors import Terminal
 from recount.tables.ledger import PartitionProof
 
@@ -56,11 +51,11 @@ class PartitionTotals:
 
 
 def accounts(
-    session: SparkSession, connection: Connection, log: Log, topic: str, totals: Sequence[PartitionTotals]
+    connection: Connection, recomputed: Recomputed, topic: str, totals: Sequence[PartitionTotals]
 ) -> list[PartitionAccount]:
     """The account of each partition; offsets without a record are looked up as transaction markers and the like."""
     incomplete = {part.partition: (part.start, part.end) for part in totals if part.records < part.end - part.start}
-    gaps = _gaps(session, log, topic, incomplete) if incomplete else {}
+    gaps = recomputed.gaps(topic, incomplete) if incomplete else {}
     return [_account(connection, topic, part, gaps.get(part.partition, [])) for part in totals]
 
 
@@ -156,45 +151,6 @@ def _account(
         expired=sum(gap.expired for gap in found),
         stream_time_ms=part.stream_time_ms,
     )
-
-
-def _gaps(session: SparkSession, log: Log, topic: str, ranges: Ranges) -> dict[int, list[tuple[int, int]]]:
-    """Return the parts of ``ranges`` in which the log shows no record."""
-    raw = log.read(session, topic, ranges, with_key=False)
-    found = raw.through("partition int, start long, end long", GapPass(ranges=ranges)).collect()
-    silent = ranges.keys() - {row.partition for row in found}
-    gaps: dict[int, list[tuple[int, int]]] = {partition: [ranges[partition]] for partition in silent}
-    for row in found:
-        if row.start < row.end:
-            gaps.setdefault(row.partition, []).append((row.start, row.end))
-    return {partition: sorted(found) for partition, found in gaps.items()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class GapPass:
-    """One task's pass over offsets in order: the gaps between them, and one empty gap per partition that it saw."""
-
-    ranges: Ranges
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Arrow batches with partition and offset in, rows partition, start, end out."""
-        last: dict[int, int] = {}
-        due: dict[int, int] = {}
-        for batch in batches:
-            for partition, records in runs(batch, last):
-                offsets = records.column("offset").to_numpy()
-                expected = np.concatenate([[due.get(partition, self.ranges[partition][0])], offsets[:-1] + 1])
-                gaps = np.flatnonzero(expected < offsets)
-                due[partition] = int(offsets[-1]) + 1
-                yield _rows(partition, expected[gaps], offsets[gaps])
-        for partition, next_offset in due.items():
-            yield _rows(partition, np.array([next_offset]), np.array([self.ranges[partition][1]]))
-
-
-def _rows(partition: int, starts: np.ndarray, ends: np.ndarray) -> pa.RecordBatch:
-    partitions = pa.array(np.full(len(starts), partition), pa.int32())
-    columns = [partitions, pa.array(starts, pa.int64()), pa.array(ends, pa.int64())]
-    return pa.record_batch(columns, names=["partition", "start", "end"])
 
 
 def totals_by_topic(

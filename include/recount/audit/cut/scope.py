@@ -23,7 +23,6 @@ from recount.audit.carry.store import NOTHING, AuditStore, Run, Seed
 from recount.audit.compare.correction_claims import KnownCorrections, Listed, listed_backfills, published_names
 from recount.audit.compare.identity import Identity
 from recount.audit.compare.judge import Before
-from recount.audit.compare.published import is_after
 from recount.audit.cut.auditable import covered, judgeable_offsets, settled_ledger
 from recount.audit.cut.audited_ledger import Ledger, Order, Repetition, topic_faults
 from recount.audit.cut.in_force import InForce, certified_runs, removed_by_now
@@ -140,10 +139,6 @@ class Scope:
     def carried(self, part: str) -> Carried | None:
         """Return what it left for the recompute."""
         return None if self.snapshot is None else _Part(self.snapshot, part)
-
-    def of_the_stretch(self, rows: DataFrame) -> DataFrame:
-        """Return the rows of the judged batches; ``rows`` name the batch that wrote them."""
-        return rows if self.seed.order is None else rows.where(is_after(self.seed.order))
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, Node, Sele
 from recount.declare.operators.processing import Deduplicate, InOrder
 from recount.declare.topology import Topology, Written
 from recount.declare.windows import SessionWindows, SlidingWindows, TimeWindows
+from recount.recompute.frames import duck_functions as D
+from recount.recompute.frames.duck_frames import once as frames_once
 from recount.recompute.operators.recomputed import Recomputed
 from recount.recompute.operators.tracing import RECORD, Tracing
 from recount.recompute.raw_log import once
@@ -345,14 +347,17 @@ class Beyond:
     @classmethod
     def of(cls, truth: Recomputed, complete: Recomputed) -> Beyond:
         """Return what both recomputes left out."""
-        both = [one.beyond.select(*_PLACE_COLUMNS, F.lit(one is truth).alias("on_time")) for one in (truth, complete)]
-        places = both[0].unionByName(both[1]).distinct().persist()
-        try:
-            first = places.orderBy(F.desc("on_time"), *_PLACE_COLUMNS).limit(MAX_LISTED).collect()
-            found = len(first) if len(first) < MAX_LISTED else places.count()
-        finally:
-            places.unpersist()
-        named = [(f"{row.topic}-{row.partition}@{row.offset}", row.on_time) for row in first]
+        both = [
+            one.ledgers.frames["beyond"].select(*_PLACE_COLUMNS, D.lit(one is truth).alias("on_time"))
+            for one in (truth, complete)
+        ]
+        places = frames_once(
+            both[0].union(both[1]).group_by(*_PLACE_COLUMNS).agg(D.any_holds("on_time").alias("on_time"))
+        )
+        late_last = places.with_column("is_late", ~D.col("on_time"))
+        first = late_last.sorted_by("is_late", *_PLACE_COLUMNS, at_most=MAX_LISTED).rows()
+        found = len(first) if len(first) < MAX_LISTED else places.number()
+        named = [(f"{row['topic']}-{row['partition']}@{row['offset']}", row["on_time"]) for row in first]
         on_time = tuple(place for place, is_on_time in named if is_on_time)
         return cls(found=found, places=tuple(place for place, _ in named), on_time=on_time)
 

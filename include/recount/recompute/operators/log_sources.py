@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from recount.declare.operators.nodes import KEY, Source
 from recount.recompute.decoding import IS_NULL, DecodePass, Limits
 from recount.recompute.frames import duck_functions as F
-from recount.recompute.frames.duck_columns import named
+from recount.recompute.frames.duck_columns import Window, named
 from recount.recompute.frames.duck_frames import Frame, union_of
 from recount.recompute.frames.duck_handover import Handover
 from recount.recompute.operators.frontiers import BatchEnds, ends_of_batches
@@ -30,7 +30,7 @@ from recount.recompute.operators.log_rows import (
     at_place,
     shaped,
 )
-from recount.recompute.raw_log import RawLog, runs
+from recount.recompute.raw_log import Ranges, RawLog, runs
 
 _FIELD = "field."
 IN_PARTITION, IN_BATCH, REACHED_IN_BATCH = "reached_ms", "in_batch", "reached_in_batch_ms"
@@ -86,6 +86,25 @@ def records(log: Frame, source: Source) -> Frame:
     turn = F.struct(F.col(IN_BATCH).alias("batch"), F.col(REACHED_IN_BATCH).alias("reached_ms"))
     new = {CARRIED: F.lit(None).cast("long"), TURN: turn, ORDER: at_place(), SUPERSEDED: F.lit(False)}
     return shaped(named_anew.with_columns(new), source.fields)
+
+
+def gaps(log: Frame, ranges: Ranges) -> dict[int, list[tuple[int, int]]]:
+    """The parts of ``ranges``, which are not empty, in which a decoded ``log`` has no record: first offset and end."""
+    asked = F.lit(False)
+    for partition in ranges:
+        asked = asked | (F.col(PARTITION) == partition)
+    rows, first, end = log.where(asked).select(PARTITION, OFFSET), "__first", "__end"
+    bounds = rows.group_by(PARTITION).agg(F.smallest(OFFSET).alias(first), (F.largest(OFFSET) + 1).alias(end)).rows()
+    found: dict[int, list[tuple[int, int]]] = {partition: [span] for partition, span in ranges.items()}
+    for row in bounds:
+        outer = ranges[row[PARTITION]]
+        around = [(outer[0], row[first]), (row[end], outer[1])]
+        found[row[PARTITION]] = [(start, stop) for start, stop in around if start < stop]
+    before = F.one_before(OFFSET).over(Window.of(PARTITION).sorted(OFFSET))
+    following = rows.select(PARTITION, OFFSET, (before + 1).alias(first)).where(F.col(first) < F.col(OFFSET))
+    for row in following.rows():
+        found[row[PARTITION]].append((row[first], row[OFFSET]))
+    return {partition: sorted(those) for partition, those in found.items() if those}
 
 
 def places(decoded: Iterable[Frame]) -> Frame:

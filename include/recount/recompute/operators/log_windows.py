@@ -119,7 +119,7 @@ def amounts(node: WindowedAggregate, placed: Frame) -> Frame:
 
 
 def partials(node: WindowedAggregate, placed: Frame, *further: str) -> Frame:
-    """What the ``placed`` rows amount to in each window, by the columns ``further``: partials that can be merged.
+    """The amounts of the ``placed`` rows in each window, by the columns ``further``: partials that can be merged.
 
     Columns: the key, ``window_start``, ``window_end``, ``further``, each aggregate, what is ``BEYOND`` the sums that
     need it, ``recount_timestamp_ms`` (the largest) and ``recount_records`` (how many rows).

@@ -34,7 +34,7 @@ from recount.recompute.operators.log_rows import OFFSET, ORDER, PARTITION, TIME,
 from recount.recompute.operators.log_stateless import flat_mapped, in_range_or_not, returned, stateless, too_large
 from recount.recompute.operators.log_tables import TableEnds
 from recount.recompute.operators.stateful import Readers, Stateful
-from recount.recompute.raw_log import RawLog
+from recount.recompute.raw_log import Ranges, RawLog
 from recount.recompute.rules.result_rules import fields_needed, topics_that_need_keys
 
 _ROOM = Room()
@@ -54,20 +54,19 @@ class Recomputed:
     one row per key and window, whether due or not: compare ``window_end`` with the frontier. A table is the last row of
     each key, a stream every row.
 
-    ``late`` is the late ledger, one row per record and window; ``fates`` has one fate for each record; ``rejected`` the
-    bad records with their reason; ``unread`` the changes of tables that records would have found, and the records that
-    would have been the first of their id, had they been read in time; ``entries`` place and time of the good records.
-    ``held_after_ms`` says of every suppression from when on updates may still be held back.
+    ``ledgers`` are lists: ``late`` is the late ledger, one row per record and window; ``fates`` has one fate for each
+    record; ``rejected`` the bad records with their reason; ``unread`` the changes of tables that records would have
+    found, and the records that would have been the first of their id, had they been read in time; ``beyond`` those that
+    came too late for what was carried: topic, partition, offset, timestamp_ms and operator. ``held_after_ms`` says of
+    every suppression from when on updates may still be held back.
 
     Of an interval of the log, ``again`` has for sinks of final results all due windows within the look back, whether
     they left in this interval or before, all that end after ``again_ends_after_ms``, and for sinks of lookups the
     records since ``again_since_ms``. Without
     lateness ``taken_back`` has the rows that left a join alone before, and would not have, for their partner has come.
-    ``beyond`` are the records that came too late even for that: topic, partition, offset, timestamp_ms and operator.
     See ``recount.recompute.operators.carried``.
 
-    ``ledgers`` are the lists by name, ``rows`` what leaves each operator, which
-    ``recount.recompute.operators.tracing`` follows.
+    ``rows`` are what leaves each operator, which ``recount.recompute.operators.tracing`` follows.
     """
 
     results: Mapping[Written, DataFrame]
@@ -90,24 +89,9 @@ class Recomputed:
         return self.ledgers["late"]
 
     @property
-    def fates(self) -> DataFrame:
-        """One fate for each record."""
-        return self.ledgers["fates"]
-
-    @property
-    def rejected(self) -> DataFrame:
-        """The bad records with their reason."""
-        return self.ledgers["rejected"]
-
-    @property
     def unread(self) -> DataFrame:
         """The changes, and first ones of an id, that records would have found, had they been read in time."""
         return self.ledgers["unread"]
-
-    @property
-    def beyond(self) -> DataFrame:
-        """The records that came too late for what was carried."""
-        return self.ledgers["beyond"]
 
     def result(self, topic: str) -> DataFrame:
         """The rows that were written to ``topic``."""
@@ -117,6 +101,10 @@ class Recomputed:
     def fate_counts(self) -> list[dict[str, Any]]:
         """How many records ``n`` of each ``topic`` and ``partition`` have each ``fate``."""
         return self._fates.group_by("topic", "partition", "fate").agg(F.count_of().alias("n")).rows()
+
+    def gaps(self, topic: str, ranges: Ranges) -> dict[int, list[tuple[int, int]]]:
+        """The parts of ``ranges`` in which no record was read of ``topic``: first offset and the one after the last."""
+        return log_sources.gaps(self._decoded[topic], ranges)
 
     def latest_ms(self, node: Node | None = None) -> dict[Partition, int]:
         """The largest event time of the good records of each partition, or of those that advance ``node``."""
