@@ -30,6 +30,7 @@ from tests.mutants.scenes_of_values import (
     plain_numbers,
     plain_texts,
     prices,
+    products,
     readings,
     values,
 )
@@ -56,6 +57,7 @@ _OTHERS: dict[str, Callable[[], Scene]] = {
     "keys of bytes": keys_of_bytes,
     "keys with fields": keys_with_fields,
     "keys with a field": keys_with_a_field,
+    "products": products,
     "long numbers": long_numbers,
     "plain numbers": plain_numbers,
     "plain texts": plain_texts,
