@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from bench.report import Place, Report
 from bench.running import Program
 from bench.session import machine
 from bench.table import Rows
+from recount.airflow.submission import OF_EVERY_DRIVER
 from recount.declare.topics import Topic
 from recount.kafka.topic_drift import dead_letter_topic, platform_topics
 from recount.runtime.times import milliseconds
@@ -146,6 +148,7 @@ def main(
 ) -> None:
     """Fails where a pair is missing, the audit is no match, or driver and JVM together take more than 1,500 MiB."""
     place = Place.new()
+    os.environ |= OF_EVERY_DRIVER
     sides = Side(topic=CLICKS, field="click", records=left), Side(topic=SALES, field="sale", records=right)
     expected = pairs_of(*sides)
     runs: list[Measured] = []

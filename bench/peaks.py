@@ -32,7 +32,7 @@ class Peaks(Sampling):
         found = dict.fromkeys(ROLES, 0)
         with contextlib.suppress(psutil.NoSuchProcess):
             driver = psutil.Process(self._pid)
-            for process in (driver, *driver.children(recursive=True)):
+            for process in (driver, *filter(_has_memory_of_its_own, driver.children(recursive=True))):
                 self._read(process, found)
         self._highest = {role: max(self._highest[role], peak) for role, peak in found.items()}
 
@@ -41,3 +41,14 @@ class Peaks(Sampling):
             status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
             peak = next(int(line.split()[1]) * 1_024 for line in status if line.startswith("VmHWM"))
             found[role_of(process)] += peak
+
+
+def _has_memory_of_its_own(process: psutil.Process) -> bool:
+    """Whether it is more than a copy, which until it becomes another program has the peak of the one that started it.
+
+    Spark's Python workers stay copies.
+    """
+    with contextlib.suppress(psutil.Error):
+        parent = process.parent()
+        return role_of(process) == "workers" or parent is None or process.exe() != parent.exe()
+    return False
