@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import count
 from threading import RLock
 from typing import Any
@@ -16,11 +17,13 @@ import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 from pyspark.sql.pandas.types import to_arrow_type
 
-from recount.recompute.frames.duck_columns import REFUSED, PythonFunction, duck_type, quoted
+from recount.recompute.frames.duck_columns import REFUSED, PythonFunction, duck_type
 from recount.runtime.errors import Terminal
 
 DEFAULT_MEMORY = "1GiB"
 ROWS_AT_ONCE = 50_000
+_TABLES = "kept"
+"""The database in memory that has the tables: only one that is attached can compress them."""
 _NUMBERS = count()
 Pass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -47,8 +50,12 @@ class Database:
                 "python_enable_replacements": False,
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
+                # memory that is free goes back to the system: without them it never does
+                "allocator_background_threads": True,
             }
         )
+        self._connection.execute(f"ATTACH ':memory:' AS {_TABLES} (COMPRESS)")
+        self._uncompressed = 0
         self._known: set[PythonFunction] = set()
         self._unneeded: list[str] = []
         self._raised: list[BaseException] = []
@@ -74,9 +81,10 @@ class Database:
         return self.arrow(f"SELECT * FROM ({sql}) LIMIT 0", functions).schema
 
     def keep(self, sql: str, functions: Iterable[PythonFunction]) -> str:
-        """The name of a new table with the rows of a query."""
-        name = f"kept_{next(_NUMBERS)}"
-        self._run(lambda: self._cursor(functions).execute(f"CREATE TABLE {quoted(name)} AS {sql}"))
+        """The name, as SQL writes it, of a new table with the rows of a query."""
+        name = _new_table()
+        made = self._run(lambda: self._cursor(functions).execute(f"CREATE TABLE {name} AS {sql}").fetchone())
+        self._compress(made[0])
         return name
 
     def keep_passed(self, sql: str, functions: Iterable[PythonFunction], through: Pass, schema: pa.Schema) -> str:
@@ -85,17 +93,29 @@ class Database:
 
     def keep_rows(self, batches: Iterable[pa.RecordBatch | pa.Table], schema: pa.Schema) -> str:
         """The name of a new table with the rows of ``batches``, which all have ``schema``."""
-        name = f"kept_{next(_NUMBERS)}"
-        self._put(schema.empty_table(), f"CREATE TABLE {quoted(name)} AS SELECT * FROM given")
+        name = _new_table()
+        self._put(schema.empty_table(), f"CREATE TABLE {name} AS SELECT * FROM given")
         for batch in batches:
             if batch.num_rows:
                 rows = batch if isinstance(batch, pa.Table) else pa.table(batch)
-                self._put(rows.cast(schema), f"INSERT INTO {quoted(name)} SELECT * FROM given")
+                self._put(rows.cast(schema), f"INSERT INTO {name} SELECT * FROM given")
+                self._compress(batch.num_rows)
         return name
 
     def forget(self, name: str) -> None:
         """Drop the table ``name``, when the next query begins: nobody reads it any more."""
         self._unneeded.append(name)
+
+    def _compress(self, rows: int) -> None:
+        """Note so many new ``rows`` of tables, and compress all tables once these are many: a third to a tenth is left.
+
+        While another query is at work nothing can be compressed; later rows will come to it.
+        """
+        self._uncompressed += rows
+        if self._uncompressed > ROWS_AT_ONCE:
+            with suppress(duckdb.TransactionException):
+                self._run(lambda: self._connection.execute(f"CHECKPOINT {_TABLES}"))
+                self._uncompressed = 0
 
     def _put(self, rows: pa.Table, sql: str) -> None:
         cursor = self._connection.cursor()
@@ -105,7 +125,7 @@ class Database:
 
     def _cursor(self, functions: Iterable[PythonFunction]) -> duckdb.DuckDBPyConnection:
         while self._unneeded:
-            self._connection.execute(f"DROP TABLE {quoted(self._unneeded.pop())}")
+            self._connection.execute(f"DROP TABLE {self._unneeded.pop()}")
         for one in set(functions) - self._known:
             self._connection.create_function(
                 one.name,
@@ -152,6 +172,10 @@ class Database:
                 expected="one that every result of the topology can hold",
                 remedy="declare a wider type, or filter such records",
             ) from None
+
+
+def _new_table() -> str:
+    return f"{_TABLES}.rows_{next(_NUMBERS)}"
 
 
 def _closed(connection: duckdb.DuckDBPyConnection, folder: str) -> None:

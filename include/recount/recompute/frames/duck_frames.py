@@ -173,7 +173,7 @@ class Frame:
         if self.declared is not None:
             return self.declared
         if "table" in self._state:
-            return self.database.schema(f"SELECT * FROM {quoted(self._state['table'])}")
+            return self.database.schema(f"SELECT * FROM {self._state['table']}")
         if "schema" not in self._state:
             steps = dict[str, str]()
             functions = self.functions.union(*(one._shaped(steps) for one in self.above))
@@ -261,7 +261,7 @@ class Frame:
         return _with({name: one._step() for name, one in found.items()}, ours._step()), functions
 
     def _step(self) -> str:
-        return f"SELECT * FROM {quoted(self._table())}" if self.is_kept else self.query
+        return f"SELECT * FROM {self._table()}" if self.is_kept else self.query
 
     def _collect(self, found: dict[str, Frame]) -> None:
         """The frames that must be named in a query of this one, those above first."""
