@@ -22,7 +22,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake import ColumnProperties, DeltaTable, WriterProperties
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -47,7 +47,11 @@ KEPT = 8
 """So many audits keep theirs: an audit as of an earlier time, or one that is repeated, begins at one of them."""
 SMALL_BYTES = 64 * 2**20
 """Of the snapshots that are kept, together: then one more may go through the driver."""
-_BATCHES_AT_A_TIME = 16
+_BATCHES_AT_A_TIME = 2
+_BLOBS = WriterProperties(
+    column_properties={"rows": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")}
+)
+"""Otherwise the writer has several copies of a batch, which is of megabytes: in a dictionary, as least and largest."""
 _SCHEMA = "part string, name string, schema string, rows binary"
 COLUMNS = {"part": pl.String, "name": pl.String, "schema": pl.String, "rows": pl.Binary}
 PASSING = "passing"
@@ -102,7 +106,9 @@ class Snapshots:
         ours = ((part, name, frame) for part, name, frame in told if isinstance(frame, Frame))
         rows = ((part, name, None, stream_of(one)) for part, name, frame in ours for one in _batches(frame))
         for number, some in enumerate(iter(lambda: list(islice(rows, _BATCHES_AT_A_TIME)), []), start=1):
-            self._store.put_rows(SNAPSHOTS, audit, pl.DataFrame(some, COLUMNS, orient="row"), part=number)
+            few = pl.DataFrame(some, COLUMNS, orient="row")
+            self._store.put_rows(SNAPSHOTS, audit, few, part=number, writer=_BLOBS)
+            pa.default_memory_pool().release_unused()
 
     def sha256(self, audit: str) -> str:
         """Return a hash of the content of the snapshot of ``audit``, whatever its files."""
@@ -201,6 +207,7 @@ def snapshot_rows(tables: Tables, stream: str, audit: str) -> Iterator[dict[str,
     few = {"batch_size": _BATCHES_AT_A_TIME, "batch_readahead": 1, "fragment_readahead": 1}
     for batch in table.to_batches(columns=list(COLUMNS), filter=mine, **few):
         yield from batch.to_pylist()
+        pa.default_memory_pool().release_unused()
 
 
 def snapshot_sha256(tables: Tables, stream: str, audit: str) -> str:

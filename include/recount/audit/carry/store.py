@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import polars as pl
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -37,6 +37,7 @@ OF_ROWS = (PARTIALS, PUBLISHED, VERDICTS, RECONCILIATION, CORRECTIONS)
 """The tables with a row for each row of a sink."""
 _CHECKPOINTS = {"delta.checkpointInterval": "10"}
 """A reader of a table reads all commits after its last checkpoint; each night opens each table several times."""
+_AS_USUAL = WriterProperties()
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _TYPES = {"str": pl.String(), "int": pl.Int64(), "bool": pl.Boolean(), "tuple[str, ...]": pl.List(pl.String())}
 
@@ -264,12 +265,14 @@ class AuditStore:
         writer = mine.write.format("delta").mode("overwrite").partitionBy(AUDIT).option("mergeSchema", "true")
         writer.option("replaceWhere", f"{AUDIT} = '{audit}'").save(path)
 
-    def put_rows(self, name: str, audit: str, rows: pl.DataFrame, *, part: int = 0) -> None:
+    def put_rows(
+        self, name: str, audit: str, rows: pl.DataFrame, *, part: int = 0, writer: WriterProperties = _AS_USUAL
+    ) -> None:
         """The same without Spark, which would take a second over few rows; parts after the first come beside it."""
         table = _with_checkpoints(self._tables.audit(self._stream, name))
         mine = rows.with_columns(pl.lit(audit).alias(AUDIT))
         if part:
-            write_deltalake(table, mine, mode="append")
+            write_deltalake(table, mine, mode="append", writer_properties=writer)
             return
         write_deltalake(
             table,
