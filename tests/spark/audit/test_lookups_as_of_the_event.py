@@ -170,7 +170,7 @@ def test_a_table_that_was_compacted_meanwhile_is_read_from_its_archive_or_not_ju
     archive = Path(stage.tables.archive(customers))
     archive.rename(archive.with_name("away"))
     assert stage.audit().findings.outcome == "match", "the nights before need not be read again"
-    with pytest.raises(Terminal, match=r"records of customers-.* that the stream has read are gone") as refused:
+    with pytest.raises(Terminal, match=r"records of customers-.* has read are no longer there") as refused:
         stage.audit(from_the_beginning=True)
     assert "Archive(topic=...)" in refused.value.remedy
 
