@@ -83,7 +83,7 @@ def _of_what_is_held() -> Iterator[Mutant]:
     due = "pl.col(TIMESTAMP) + self.node.horizon_ms < frontier_ms"
     yield from comparison(first, "DeduplicateOperator._decided", "a first leaves", due)
     yield from bound(first, "DeduplicateOperator._decided", "a first leaves", due)
-    rival = "abs(timestamp_ms - winner_ms) > self.node.horizon_ms"
+    rival = "abs(at_ms - winner_ms) > self.node.horizon_ms"
     yield from comparison(first, "DeduplicateOperator._judged", "a rival is within the horizon", rival)
     yield from bound(first, "DeduplicateOperator._judged", "a rival is within the horizon", rival)
     limit = "pl.col(_FIRST) <= frontier_ms - self.node.limit_ms"
