@@ -198,7 +198,7 @@ class KeyedRows:
         self.copied = 0
         self._puts = self._gets = 0
         self._runs: list[Run] = []
-        self._touched: list[pl.DataFrame] = []
+        self._changed: list[pl.DataFrame] = []
 
     @property
     def height(self) -> int:
@@ -246,7 +246,9 @@ class KeyedRows:
             return
         new = rows.select(list(self.schema)).unique(self.identity, keep="last", maintain_order=True)
         self._puts += new.height
-        self._touch(new.select(self.identity))
+        if not self._are_later(new):
+            self._hide(new.select(self.identity))
+        self._changed.append(new.with_columns(pl.lit(False).alias(DELETED)))
         self._settle([*self._runs, *self._sizes.cut(new)])
 
     def remove(self, rows: pl.DataFrame) -> None:
@@ -255,27 +257,23 @@ class KeyedRows:
             return
         gone = rows.select(self.identity).unique(maintain_order=True)
         self._puts += gone.height
-        self._touch(gone)
+        self._hide(gone)
+        lacking = [pl.lit(None, kind).alias(name) for name, kind in self.schema.items() if name not in self.identity]
+        deleted = gone.with_columns(*lacking, pl.lit(True).alias(DELETED))
+        self._changed.append(deleted.select(*self.schema, DELETED))
         self._settle(self._runs)
 
     def changes(self) -> pl.DataFrame:
         """Every row touched since the last call as it is now; a removed one is ``deleted``, with its identity only."""
-        if not self._touched:
-            return pl.DataFrame(schema={**self.schema, DELETED: pl.Boolean()})
-        touched = pl.concat(self._touched).unique(maintain_order=True)
-        self._touched = []
-        found = touched.join(
-            self._at(touched).with_columns(pl.lit(False).alias(DELETED)),
-            on=self.identity,
-            how="left",
-            nulls_equal=True,
-            maintain_order="left",
-        )
-        return found.with_columns(pl.col(DELETED).fill_null(True)).select(*self.schema, DELETED)
+        changed, self._changed = self._changed, []
+        if len(changed) == 1:
+            return changed[0]
+        found = pl.concat([pl.DataFrame(schema={**self.schema, DELETED: pl.Boolean()}), *changed])
+        return found.unique(self.identity, keep="last", maintain_order=True)
 
     def load(self, rows: pl.DataFrame) -> None:
         """Start from ``rows``, as after the batches that made them."""
-        self._touched = []
+        self._changed = []
         self._settle(list(self._sizes.cut(rows.select(list(self.schema)))))
 
     def _at(self, asked: pl.DataFrame) -> pl.DataFrame:
@@ -284,11 +282,16 @@ class KeyedRows:
             return self._concatenated([])
         return self._concatenated([run.at(run.places(asked)) for run in self._runs])
 
-    def _touch(self, identities: pl.DataFrame) -> None:
-        """Hide the rows of ``identities``, and remember these for ``changes``."""
+    def _are_later(self, rows: pl.DataFrame) -> bool:
+        """Whether ``rows`` are numbered as they arrive, and come after all that there have been."""
+        if self.identity != [ARRIVED]:
+            return False
+        first = rows[ARRIVED].min()
+        return isinstance(first, int) and first > self.highest(ARRIVED)
+
+    def _hide(self, identities: pl.DataFrame) -> None:
         for run in self._runs:
             run.hide(run.places(identities))
-        self._touched.append(identities)
 
     def _settle(self, runs: list[Run]) -> None:
         self._runs, copied = self._sizes.settled(runs)
