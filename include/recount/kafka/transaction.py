@@ -110,6 +110,7 @@ class OutputTransaction:
                 "transactional.id": self.transactional_id,
                 "transaction.timeout.ms": self._timeout_ms,
                 "queue.buffering.max.messages": 500_000,  # a full queue costs twice the time of its records
+                "linger.ms": 100,  # a commit does not wait for it; with 5 ms brokers work thrice as much
                 "batch.size": min([LARGEST_BATCH, *self.limits.values()]),
                 "delivery.report.only.error": True,
                 "on_delivery": self._delivered,
