@@ -76,8 +76,8 @@ class StreamStreamJoinOperator:
         self.clock.advance(batch, *(pl.concat([rows.select(ENTRY) for rows in sides]) for sides in (keyless, keyed)))
         parts = [self._keyless(port, keyless[port], output) for port in (0, 1)]
         new = [self._new(port, keyed[port], output) for port in (0, 1)]
-        near = [self._near(port, new[1 - port]) for port in (0, 1)]
-        pairs = pl.concat([self._pairs(new[0], pl.concat([near[1], new[1]])), self._pairs(near[0], new[1])])
+        held = [self._held(port, new[1 - port]) for port in (0, 1)]
+        pairs = pl.concat([self._pairs(new[0], pl.concat([held[1], new[1]])), self._pairs(held[0], new[1])])
         answered = (pairs.select(ARRIVED), pairs.select(pl.col(RIGHT + ARRIVED).alias(ARRIVED)))
         parts.append(self._both(pairs).sort(TIMESTAMP, ORDER))
         alone = [self._alone(port, self._settle(port, new[port], answered[port])) for port in (1, 0)]
@@ -104,14 +104,10 @@ class StreamStreamJoinOperator:
             numbered(taken, side).with_columns(pl.lit(not self._lone[port]).alias(ANSWERED)).select(list(side.schema))
         )
 
-    def _near(self, port: int, others: pl.DataFrame) -> pl.DataFrame:
-        """The rows held of a side that are near enough in time to be partners of one of the ``others``."""
-        node, time = self.node, pl.col(TIMESTAMP)
-        if others.is_empty():
-            return self._sides[port].where(pl.lit(False))
-        back_ms, ahead_ms = ((node.after_ms, node.before_ms), (node.before_ms, node.after_ms))[port]
-        first_ms, last_ms = others.select(time.min() - back_ms, time.max().alias("last_ms") + ahead_ms).row(0)
-        return self._sides[port].where(time.is_between(first_ms, last_ms))
+    def _held(self, port: int, others: pl.DataFrame) -> pl.DataFrame:
+        """The rows held of a side that have the key of one of the ``others``, which are of the other side."""
+        key = self._keys[port]
+        return self._sides[port].of(others.select(pl.col(self._keys[1 - port]).alias(key)), [key])
 
     def _pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         node = self.node
@@ -121,14 +117,14 @@ class StreamStreamJoinOperator:
     def _settle(self, port: int, new: pl.DataFrame, answered: pl.DataFrame) -> pl.DataFrame:
         """Remember the side as it is after the batch; returns the rows that leave alone now."""
         side, frontier_ms, forgotten_ms = self._sides[port], self.clock.frontier_ms, self.clock.settled_ms
-        bound_ms = pl.col(TIMESTAMP) + self.node.delay_ms
         side.put(new)
-        is_alone = pl.lit(False) if frontier_ms is None else ~pl.col(ANSWERED) & (bound_ms < frontier_ms)
-        alone = side.where(is_alone).join(answered, on=ARRIVED, how="anti")
+        due_ms = None if frontier_ms is None else frontier_ms - self.node.delay_ms - 1
+        unanswered = side.until(TIMESTAMP, due_ms if self._lone[port] else None, ~pl.col(ANSWERED))
+        alone = unanswered.join(answered, on=ARRIVED, how="anti")
         left = pl.concat([answered, alone.select(ARRIVED)])
         side.put(side.of(left, [ARRIVED]).filter(~pl.col(ANSWERED)).with_columns(pl.lit(True).alias(ANSWERED)))
         if forgotten_ms is not None:
-            side.remove(side.where(bound_ms < forgotten_ms))
+            side.remove(side.until(TIMESTAMP, forgotten_ms - self.node.delay_ms - 1))
         return alone.sort(TIMESTAMP, pl.col(self._keys[port]).cast(pl.String), ARRIVED)
 
     def _both(self, pairs: pl.DataFrame) -> pl.DataFrame:
@@ -272,7 +268,7 @@ class StreamTableJoinOperator:
             return
         self._forgotten_ms = bound_ms
         waiting = self._waiting.rows.select(pl.col(_AS_OF).min()).item()
-        passed = self._table.where(pl.col(TIMESTAMP) <= (bound_ms if waiting is None else min(bound_ms, waiting)))
+        passed = self._table.until(TIMESTAMP, bound_ms if waiting is None else min(bound_ms, waiting))
         newest_ms = pl.col(TIMESTAMP).max().over(self._key)
         self._table.remove(passed.filter(pl.col(TIMESTAMP) < newest_ms))
 
@@ -291,7 +287,7 @@ class StreamTableJoinOperator:
         clock.advance(batch)
         reached_ms = None if clock.frontier_ms is None else clock.frontier_ms - (self.node.grace_ms or 0)
         is_due = pl.lit(False) if reached_ms is None else pl.col(TIMESTAMP) <= reached_ms
-        held = self._waiting.where(is_due)
+        held = self._waiting.until(TIMESTAMP, reached_ms)
         arrived = numbered(batch.held_back(new), self._waiting).select(held.columns)
         due = pl.concat([held, arrived.filter(is_due)]).sort(TIMESTAMP, ORDER, ARRIVED)
         self._waiting.remove(held)

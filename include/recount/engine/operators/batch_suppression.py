@@ -24,9 +24,10 @@ IDENTITY = "id"
 """The column of a deduplication's state that has the id."""
 
 
-def let_go(waiting: KeyedRows, new: pl.DataFrame, is_due: pl.Expr, output: Output) -> pl.DataFrame:
-    """The rows of ``waiting`` and ``new`` that are due, by (event time, topic, partition, offset); the others wait."""
-    held, arrived = waiting.where(is_due), numbered(new, waiting).select(list(waiting.schema))
+def let_go(waiting: KeyedRows, new: pl.DataFrame, due_ms: int | None, output: Output) -> pl.DataFrame:
+    """The rows of ``waiting`` and ``new`` up to ``due_ms``, by (event time, topic, partition, offset); others wait."""
+    is_due = pl.lit(False) if due_ms is None else pl.col(TIMESTAMP) <= due_ms
+    held, arrived = waiting.until(TIMESTAMP, due_ms), numbered(new, waiting).select(list(waiting.schema))
     due = pl.concat([held, arrived.filter(is_due)]).sort(TIMESTAMP, ORDER, ARRIVED)
     waiting.remove(held)
     waiting.put(arrived.filter(~is_due))
@@ -67,19 +68,21 @@ class SuppressOperator:
         key, *bounds = self._about
         most = self.node.max_rows
         is_too_much = most is not None and self._held.height > most
-        held = self._held.rows if is_too_much else self._held.where(self._is_due())
+        held = self._held.rows if is_too_much else self._held.until(_FIRST, self._due_ms)
         ordered = held.sort(_FIRST, pl.col(key).cast(pl.String), *bounds)
         leaving = ordered.filter(self._is_due_or_too_much()) if is_too_much else ordered
         self._held.remove(leaving)
         return Output(with_reached(leaving.drop(_FIRST)).select(list(rows_schema(self.node.fields))))
 
-    def _is_due(self) -> pl.Expr:
+    @property
+    def _due_ms(self) -> int | None:
         frontier_ms = self.clock.frontier_ms
-        return pl.lit(False) if frontier_ms is None else pl.col(_FIRST) <= frontier_ms - self.node.limit_ms
+        return None if frontier_ms is None else frontier_ms - self.node.limit_ms
 
     def _is_due_or_too_much(self) -> pl.Expr:
         # the rows are sorted by the time of their first update: as many of the youngest stay as may be held
-        return self._is_due() | (pl.int_range(pl.len()) < pl.len().cast(pl.Int64) - self.node.max_rows)
+        is_due = pl.lit(False) if self._due_ms is None else pl.col(_FIRST) <= self._due_ms
+        return is_due | (pl.int_range(pl.len()) < pl.len().cast(pl.Int64) - self.node.max_rows)
 
 
 @dataclass(kw_only=True)
@@ -124,8 +127,8 @@ class DeduplicateOperator:
     def _decided(self, new: pl.DataFrame, output: Output) -> pl.DataFrame:
         """The rows before which none can come on time, by (event time, partition, offset); the others wait."""
         frontier_ms = self.clock.frontier_ms
-        is_due = pl.lit(False) if frontier_ms is None else pl.col(TIMESTAMP) + self.node.horizon_ms < frontier_ms
-        return let_go(self._waiting, new, is_due, output)
+        due_ms = None if frontier_ms is None else frontier_ms - self.node.horizon_ms - 1
+        return let_go(self._waiting, new, due_ms, output)
 
     def _judged(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """The ``rows`` that win, taken in their order: whether one wins depends on who won before it."""
@@ -151,8 +154,7 @@ class DeduplicateOperator:
     def _forget(self) -> None:
         forgotten_ms = self.clock.settled_ms
         if forgotten_ms is not None:
-            is_over = pl.col(TIMESTAMP) + 2 * self.node.horizon_ms < forgotten_ms
-            self._winners.remove(self._winners.where(is_over))
+            self._winners.remove(self._winners.until(TIMESTAMP, forgotten_ms - 2 * self.node.horizon_ms - 1))
 
 
 @dataclass(kw_only=True)
@@ -182,7 +184,7 @@ class InOrderOperator:
             passed_ms=self.clock.before_ms,
         )
         frontier_ms = self.clock.frontier_ms
-        is_due = pl.lit(False) if frontier_ms is None else pl.col(TIMESTAMP) + self.node.grace_ms < frontier_ms
-        due = let_go(self._waiting, held_back(taken), is_due, output)
+        due_ms = None if frontier_ms is None else frontier_ms - self.node.grace_ms - 1
+        due = let_go(self._waiting, held_back(taken), due_ms, output)
         output.rows = due.with_columns(time_order().alias(ORDER)).select(list(rows_schema(self.node.fields)))
         return output

@@ -77,7 +77,7 @@ class WindowedOperator:
             return
         self._windowing.forget(settled_ms)
         settles_ms = windows.settles_ms(0) if isinstance(windows, SessionWindows) else windows.closes_ms(0)
-        self._emissions.forget(pl.col(WINDOW_END) + settles_ms <= settled_ms)
+        self._emissions.forget(settled_ms - settles_ms)
 
     def _with_key(self, batch: Batch, given: pl.DataFrame, output: Output) -> pl.DataFrame:
         """The rows to place, judged; the clock advances, but not by a record that has no row with a key."""
@@ -95,18 +95,18 @@ class WindowedOperator:
         """The results that leave with this batch; without a time where one is withdrawn."""
         if self.node.emission.kind == "each record":
             return self._emissions.let_all_go(self._windowing.updates(rows, output))
-        self._emissions.hold(self._windowing.changes(rows, output))
-        due = self._emissions.due(self._is_due())
+        held = self._emissions.hold(self._windowing.changes(rows, output))
+        found = held if self.node.emission.kind == "each batch" else self._emissions.due(self._due_ms)
+        due = found.sort(WINDOW_END, pl.col(self._key).cast(pl.String), WINDOW_START)
         values = self._windowing.values(due)
         return self._emissions.let_go(due.join(values, on=[self._key, *BOUNDS], how="left", maintain_order="left"))
 
-    def _is_due(self) -> pl.Expr:
-        """Whether a held result leaves now."""
+    @property
+    def _due_ms(self) -> int | None:
+        """The end of the windows that are closed by now, final results of which leave."""
         windows, frontier_ms = self.node.windows, self.clock.frontier_ms
-        if self.node.emission.kind == "each batch":
-            return pl.lit(True)
         assert not isinstance(windows, GlobalWindow | LastN), "refused at declaration"
-        return pl.lit(False) if frontier_ms is None else pl.col(WINDOW_END) + windows.closes_ms(0) <= frontier_ms
+        return None if frontier_ms is None else frontier_ms - windows.closes_ms(0)
 
     def _rows(self, leaving: pl.DataFrame) -> pl.DataFrame:
         """Results as rows; a withdrawn one has the time of its window's end."""

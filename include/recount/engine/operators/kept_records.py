@@ -67,7 +67,7 @@ class KeptRecords:
         """Drop records that are in no window which another record can change."""
         match self.node.windows:
             case SessionWindows() as windows:
-                old = self._records.where(pl.col(TIMESTAMP) + windows.settles_ms(0) <= settled_ms)
+                old = self._records.until(TIMESTAMP, settled_ms - windows.settles_ms(0))
                 settled = [
                     one.number
                     for pane in self._panes(self._records.of(old, [self._key])).values()
@@ -83,7 +83,7 @@ class KeptRecords:
                 closes_ms = pl.col(TIMESTAMP) - into_newest_ms + windows.closes_ms(windows.size_ms)
             case _:
                 return
-        self._records.remove(self._records.where(closes_ms <= settled_ms))
+        self._records.remove(self._records.until(TIMESTAMP, settled_ms, closes_ms <= settled_ms))
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """Aggregated from the records that are in the windows now."""

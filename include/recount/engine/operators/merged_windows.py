@@ -93,9 +93,8 @@ class MergedSessions:
 
     def forget(self, settled_ms: int) -> None:
         """Drop sessions that no record can join or miss any more."""
-        is_settled = pl.col(WINDOW_END) + self.windows.settles_ms(0) <= settled_ms
         for state in self.states.values():
-            state.remove(state.where(is_settled))
+            state.remove(state.until(WINDOW_END, settled_ms - self.windows.settles_ms(0)))
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """The current values of the ``wanted`` sessions."""
@@ -213,8 +212,7 @@ class MergedWindows:
     def forget(self, settled_ms: int) -> None:
         """The windows that are closed by every partition's stream time."""
         if isinstance(self.node.windows, TimeWindows):
-            closes_ms = pl.col(WINDOW_END) + self.node.windows.closes_ms(0)
-            self._windows.remove(self._windows.where(closes_ms <= settled_ms))
+            self._windows.remove(self._windows.until(WINDOW_END, settled_ms - self.node.windows.closes_ms(0)))
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """The current values of the ``wanted`` windows."""

@@ -116,20 +116,20 @@ class Emissions:
         meta = {name: META[name] for name in (ORDER, REVISION)}
         self.state = KeyedRows({self.key: self.key_type, **bounds, **meta, HELD: pl.Boolean()}, self._by)
 
-    def hold(self, changes: pl.DataFrame) -> None:
-        """Hold the results of changed windows back; the last change counts as the cause."""
-        if not changes.is_empty():
-            latest = changes.unique(self._by, keep="last", maintain_order=True)
-            self.state.put(self._with_revisions(latest).with_columns(pl.lit(True).alias(HELD)))
+    def hold(self, changes: pl.DataFrame) -> pl.DataFrame:
+        """Hold the results of changed windows back, which are returned; the last change counts as the cause."""
+        latest = changes.unique(self._by, keep="last", maintain_order=True)
+        held = self._with_revisions(latest).with_columns(pl.lit(True).alias(HELD)).select(list(self.state.schema))
+        self.state.put(held)
+        return held
 
-    def due(self, is_due: pl.Expr) -> pl.DataFrame:
-        """The results held whose window ``is_due``, by its end, key and start."""
-        due = self.state.where(pl.col(HELD) & is_due)
-        return due.sort(WINDOW_END, pl.col(self.key).cast(pl.String), WINDOW_START)
+    def due(self, end_ms: int | None) -> pl.DataFrame:
+        """The results held of windows that end by ``end_ms``."""
+        return self.state.until(WINDOW_END, end_ms, pl.col(HELD))
 
-    def forget(self, settled: pl.Expr) -> None:
-        """Drop the rows of ``settled`` windows that have left."""
-        self.state.remove(self.state.where(settled & ~pl.col(HELD)))
+    def forget(self, end_ms: int) -> None:
+        """Drop the rows of windows that end by ``end_ms`` and have left."""
+        self.state.remove(self.state.until(WINDOW_END, end_ms, ~pl.col(HELD)))
 
     def let_go(self, due: pl.DataFrame) -> pl.DataFrame:
         """``due`` results, with no time where there is none any more: those that leave, each with its new revision.

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import xor
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -95,6 +96,7 @@ class Run:
         self._is_small = given.height < small
         self._is_visible: np.ndarray | None = None
         self._hidden = 0
+        self._lowest: dict[str, Any] = {}
         self._highest: dict[str, int] = {}
         self._indexes: dict[tuple[str, ...], _Index] = {}
 
@@ -121,6 +123,14 @@ class Run:
     def where(self, condition: pl.Expr) -> pl.DataFrame:
         """The rows for which ``condition``, on the columns of a row by itself, holds."""
         return self._given.filter(*([] if self._is_visible is None else [self._is_visible]), condition)
+
+    def lowest(self, column: str) -> int | None:
+        """The lowest number in ``column``, be its row hidden or not, None without any; it is looked for once."""
+        if column not in self._lowest:
+            self._lowest[column] = self._given[column].min()
+        found = self._lowest[column]
+        assert found is None or isinstance(found, int), column
+        return found
 
     def highest(self, column: str) -> int:
         """The highest number in ``column``, be its row hidden or not; it is looked for once."""
@@ -178,6 +188,7 @@ class StateUse:
 
 
 _SIZES = RunSizes()
+_ALL = pl.lit(value=True)
 
 
 class KeyedRows:
@@ -229,6 +240,17 @@ class KeyedRows:
     def where(self, condition: pl.Expr) -> pl.DataFrame:
         """The rows for which ``condition``, on the columns of a row by itself, holds; no others are copied."""
         return self._concatenated([run.where(condition) for run in self._runs])
+
+    def until(self, column: str, bound: int | None, which: pl.Expr = _ALL) -> pl.DataFrame:
+        """The rows whose number in ``column`` is ``bound`` at most and for which ``which`` holds; None: there are none.
+
+        Runs that have no such number are not looked at, so that it costs little where rows come by it.
+        """
+        if bound is None:
+            return self._concatenated([])
+        lowest = [(run, run.lowest(column)) for run in self._runs]
+        concerned = [run for run, least in lowest if least is not None and least <= bound]
+        return self._concatenated([run.where((pl.col(column) <= bound) & which) for run in concerned])
 
     def highest(self, column: str) -> int:
         """A number that none in ``column`` is above, nor was in any row that is not yet copied away; -1 without any."""
