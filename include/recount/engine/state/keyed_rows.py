@@ -78,17 +78,39 @@ class RunSizes:
 
 @dataclass(frozen=True)
 class _Index:
-    """The hashes of some columns of all rows of a run, sorted, and the row of each."""
+    """The hashes of some columns of all rows of a run, sorted, and the row of each.
 
-    hashes: pl.Series
-    rows: pl.Series
+    ``starts`` says where the hashes begin that have the same first bits: about one, so that no search is needed.
+    """
+
+    hashes: np.ndarray
+    rows: np.ndarray
+    starts: np.ndarray
+    shift: np.uint64
+
+    @classmethod
+    def of(cls, hashes: pl.Series) -> _Index:
+        """The index of rows with these ``hashes``."""
+        rows, bits = hashes.arg_sort(), max(len(hashes).bit_length(), 1)
+        found, shift = hashes[rows].to_numpy(), np.uint64(64 - bits)
+        ends = np.bincount((found >> shift).astype(np.int64), minlength=2**bits).cumsum()
+        return cls(found, rows.to_numpy(), np.concatenate([[0], ends]).astype(np.uint32), shift)
+
+    def find(self, needles: np.ndarray) -> np.ndarray:
+        """The rows that have one of the hashes ``needles``."""
+        bucket = (needles >> self.shift).astype(np.int64)
+        first = self.starts[bucket].astype(np.int64)
+        many = self.starts[bucket + 1] - first
+        there = np.arange(many.sum()) + (first - many.cumsum() + many).repeat(many)
+        found: np.ndarray = self.rows[there[self.hashes[there] == needles.repeat(many)]]
+        return found
 
 
 class Run:
     """The rows ``given``, but those that were hidden since, in their order.
 
     Rows are found by the values of any columns: the first time a run that is not small is asked by them, it sorts their
-    hashes (12 bytes a row).
+    hashes (16 to 20 bytes a row).
     """
 
     def __init__(self, given: pl.DataFrame, small: int) -> None:
@@ -140,36 +162,33 @@ class Run:
             self._highest[column] = found
         return self._highest[column]
 
-    def places(self, wanted: pl.DataFrame) -> pl.Series:
-        """Where the rows lie that agree with one of ``wanted``, which are unique, in all columns of these."""
-        on, given = wanted.columns, self._given
-        if self._is_small or wanted.height * _SEARCHED_SHARE > given.height:
-            near = given.select(on).with_row_index(_PLACE)
-        else:
-            index = self._index(on)
-            candidates = index.rows[places_of(wanted.select(hash_of(on)).to_series(), index.hashes)]
-            near = given.select(on)[candidates].with_columns(candidates.alias(_PLACE))
-        found = near.join(wanted, on=on, how="semi", nulls_equal=True)[_PLACE].sort()
-        return found if self._is_visible is None else found.filter(self._is_visible[found.to_numpy()])
+    def candidates(self, on: Sequence[str], needles: np.ndarray) -> np.ndarray:
+        """Where rows lie that may have one of the ``needles``, each there once, as the hash of their columns ``on``.
 
-    def at(self, places: pl.Series) -> pl.DataFrame:
-        """The rows at ``places``."""
-        return self._given[places]
+        These are all where that is cheaper to say.
+        """
+        if self._is_small or len(needles) * _SEARCHED_SHARE > self._given.height:
+            every = np.arange(self._given.height)
+            return every if self._is_visible is None else every[self._is_visible]
+        found = self._index(on).find(needles)
+        return found if self._is_visible is None else found[self._is_visible[found]]
 
-    def hide(self, places: pl.Series) -> None:
+    def at(self, places: np.ndarray, columns: Sequence[str]) -> pl.DataFrame:
+        """The ``columns`` of the rows at ``places``."""
+        return self._given.select(columns)[places]
+
+    def hide(self, places: np.ndarray) -> None:
         """Have the rows at ``places``, which are to be seen now, no longer."""
-        if places.is_empty():
+        if not len(places):
             return
         if self._is_visible is None:
             self._is_visible = np.ones(self._given.height, np.bool_)
-        self._is_visible[places.to_numpy()] = False
-        self._hidden += places.len()
+        self._is_visible[places] = False
+        self._hidden += len(places)
 
     def _index(self, on: Sequence[str]) -> _Index:
         if tuple(on) not in self._indexes:
-            hashes = self._given.select(hash_of(on)).to_series()
-            rows = hashes.arg_sort()
-            self._indexes[tuple(on)] = _Index(hashes[rows].set_sorted(), rows)
+            self._indexes[tuple(on)] = _Index.of(self._given.select(hash_of(on)).to_series())
         return self._indexes[tuple(on)]
 
 
@@ -300,9 +319,23 @@ class KeyedRows:
 
     def _at(self, asked: pl.DataFrame) -> pl.DataFrame:
         """The rows that agree with one of ``asked``, which are unique, in all columns of these."""
-        if asked.is_empty():
-            return self._concatenated([])
-        return self._concatenated([run.at(run.places(asked)) for run in self._runs])
+        columns = list(self.schema)
+        return self._concatenated([run.at(places, columns) for run, places in self._places(asked) if len(places)])
+
+    def _places(self, asked: pl.DataFrame) -> Iterator[tuple[Run, np.ndarray]]:
+        """Each run, and where its rows lie that agree with one of ``asked``, which are unique, in all columns of it."""
+        if asked.is_empty() or not self._runs:
+            return
+        on = asked.columns
+        needles = np.unique(asked.select(hash_of(on)).to_series().to_numpy())
+        near = [run.candidates(on, needles) for run in self._runs]
+        places = np.concatenate(near)
+        rows = pl.concat([run.at(some, on) for run, some in zip(self._runs, near, strict=True)])
+        numbers = pl.int_range(pl.len()).alias(_PLACE)
+        found = rows.with_columns(numbers).join(asked, on=on, how="semi", nulls_equal=True)[_PLACE].sort().to_numpy()
+        ends = np.cumsum([len(some) for some in near])
+        for run, mine in zip(self._runs, np.split(found, np.searchsorted(found, ends[:-1])), strict=True):
+            yield run, np.sort(places[mine])
 
     def _are_later(self, rows: pl.DataFrame) -> bool:
         """Whether ``rows`` are numbered as they arrive, and come after all that there have been."""
@@ -312,8 +345,8 @@ class KeyedRows:
         return isinstance(first, int) and first > self.highest(ARRIVED)
 
     def _hide(self, identities: pl.DataFrame) -> None:
-        for run in self._runs:
-            run.hide(run.places(identities))
+        for run, places in self._places(identities):
+            run.hide(places)
 
     def _settle(self, runs: list[Run]) -> None:
         self._runs, copied = self._sizes.settled(runs)
