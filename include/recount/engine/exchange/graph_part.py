@@ -128,9 +128,9 @@ class GraphPart:
 
     def __init__(self, plan: GraphPlan, part: Part = WHOLE) -> None:
         self._plan = plan
-        self._graph = Graph(plan.topology, done_before=plan.steps.nodes, added=plan.added)
+        self.graph = Graph(plan.topology, done_before=plan.steps.nodes, added=plan.added)
         self._part = Part(number=part.number, parts=part.parts, by=self._keys) if part.parts > 1 else part
-        self._state = GraphState(self._graph.states, self._graph.clocks, self._part)
+        self._state = GraphState(self.graph.states, self.graph.clocks, self._part)
         self._numbers = dict(enumerate(plan.topology.nodes()))
         self._must_write_whole = False
         # a record of which several rows leave a task may go to several parts: only the driver sees all of its fates
@@ -176,7 +176,7 @@ class GraphPart:
             for number, node in self._numbers.items()
             if refused_table(number) in tables
         }
-        made = self._graph.process(batch, given, tables[SET_ASIDE], tables[WRITTEN], refused)
+        made = self.graph.process(batch, given, tables[SET_ASIDE], tables[WRITTEN], refused)
         went_on = pl.concat(rows.select(ENTRY) for rows in (*given.values(), tables[WRITTEN]))
         state = self._state.changes(whole=whole or self._must_write_whole)
         self._must_write_whole = False
@@ -213,7 +213,7 @@ class GraphPart:
         """The column by which each state's rows are dealt out, by the state's name."""
         return {
             name: IDENTITY if isinstance(node, Deduplicate) else key_column(node, state)
-            for name, (node, state) in self._graph.owners.items()
+            for name, (node, state) in self.graph.owners.items()
         }
 
     def _fates(self, made: Made, went_on: pl.DataFrame) -> pl.DataFrame:
@@ -230,8 +230,8 @@ class GraphPart:
         """How the operators use what they remember, and as "" how many rows a start would read."""
         uses = [
             (name, use.rows, use.bytes, use.puts, use.gets, 0)
-            for name, use in ((name, state.use) for name, state in self._graph.states.items())
-            if self._part.number == 0 or name not in self._graph.clocks
+            for name, use in ((name, state.use) for name, state in self.graph.states.items())
+            if self._part.number == 0 or name not in self.graph.clocks
         ]
         return pl.DataFrame([*uses, ("", 0, 0, 0, 0, self._state.written)], _USE_SCHEMA, orient="row")
 
