@@ -20,12 +20,13 @@ def operator_mutants() -> Iterator[Mutant]:
 
 
 def _of_windows() -> Iterator[Mutant]:
-    due = "pl.col(WINDOW_END) + windows.closes_ms(0) <= frontier_ms"
-    yield from comparison(AT + "batch_windows.py", "WindowedOperator._is_due", "a result is due", due)
-    yield from bound(AT + "batch_windows.py", "WindowedOperator._is_due", "a result is due", due)
+    due = "frontier_ms - windows.closes_ms(0)"
+    yield from bound(AT + "batch_windows.py", "WindowedOperator._due_ms", "a result is due", due)
+    held = "pl.col(column) <= bound"
+    yield from comparison("engine/state/keyed_rows.py", "KeyedRows.until", "what is due at its very time", held)
     yield from comparison(AT + "windowed_state.py", "is_late", "a row is late for its window", ">= 0")
     yield from bound(AT + "windowed_state.py", "margin_ms", "a row is late for its window", "windows.closes_ms(0)")
-    gone = "pl.col(WINDOW_END) + settles_ms <= settled_ms"
+    gone = "settled_ms - settles_ms"
     yield from other(
         AT + "batch_windows.py", "WindowedOperator._forget", "when a result is forgotten", gone, f"{gone} + 1"
     )
@@ -49,11 +50,8 @@ def _of_windows() -> Iterator[Mutant]:
 
 def _of_joins() -> Iterator[Mutant]:
     join = AT + "batch_joins.py"
-    alone = "bound_ms < frontier_ms"
-    yield from comparison(join, "StreamStreamJoinOperator._settle", "a record leaves alone", alone)
+    alone = "frontier_ms - self.node.delay_ms - 1"
     yield from bound(join, "StreamStreamJoinOperator._settle", "a record leaves alone", alone)
-    span = "pl.col(TIMESTAMP) + self.node.delay_ms"
-    yield from bound(join, "StreamStreamJoinOperator._settle", "a record leaves alone", span)
     bounds = "(self.node.after_ms, self.node.before_ms)"
     yield from other(
         join,
@@ -80,19 +78,18 @@ def _of_joins() -> Iterator[Mutant]:
 
 def _of_what_is_held() -> Iterator[Mutant]:
     first = AT + "batch_suppression.py"
-    due = "pl.col(TIMESTAMP) + self.node.horizon_ms < frontier_ms"
-    yield from comparison(first, "DeduplicateOperator._decided", "a first leaves", due)
+    due = "frontier_ms - self.node.horizon_ms - 1"
     yield from bound(first, "DeduplicateOperator._decided", "a first leaves", due)
+    yield from comparison(first, "let_go", "a row leaves at its very time", "pl.col(TIMESTAMP) <= due_ms")
     rival = "abs(at_ms - winner_ms) > self.node.horizon_ms"
     yield from comparison(first, "DeduplicateOperator._judged", "a rival is within the horizon", rival)
     yield from bound(first, "DeduplicateOperator._judged", "a rival is within the horizon", rival)
-    limit = "pl.col(_FIRST) <= frontier_ms - self.node.limit_ms"
-    yield from comparison(first, "SuppressOperator._is_due", "an update leaves after its limit", limit)
-    yield from other(first, "SuppressOperator._is_due", "an update leaves after its limit", limit, f"{limit} - 1")
-    forget = "2 * self.node.horizon_ms < forgotten_ms"
-    yield from comparison(first, "DeduplicateOperator._forget", "when a winner is forgotten", forget)
-    turn = "pl.col(TIMESTAMP) + self.node.grace_ms < frontier_ms"
-    yield from comparison(first, "InOrderOperator.process", "a record leaves in its turn", turn)
+    limit = "frontier_ms - self.node.limit_ms"
+    late = f"({limit} - 1)"  # one that leaves too soon is followed by the update that counts
+    yield from other(first, "SuppressOperator._due_ms", "an update leaves after its limit", limit, late)
+    forget = "forgotten_ms - 2 * self.node.horizon_ms - 1"
+    yield from other(first, "DeduplicateOperator._forget", "when a winner is forgotten", forget, f"{forget} + 1")
+    turn = "frontier_ms - self.node.grace_ms - 1"
     yield from bound(first, "InOrderOperator.process", "a record leaves in its turn", turn)
     passed = "passed_ms=self.clock.before_ms"
     yield from other(first, "InOrderOperator.process", "what has left makes late", passed, "passed_ms=None")
@@ -201,7 +198,7 @@ def _of_functions() -> Iterator[Mutant]:
 def _of_the_rest() -> Iterator[Mutant]:
     null = "pl.col(field_column(plain)).is_null()"
     yield from other(AT + "batch_rows.py", "as_written", "a plain value that is null deletes", f" | {null}", "")
-    settled = "closes_ms <= settled_ms"
+    settled = "settled_ms - self.node.windows.closes_ms(0)"
     earlier, later = "known.start_ms - gap_ms", "known.end_ms + gap_ms"
     yield from bound(AT + "folds.py", "_grown", "which sessions a fold merges", earlier)
     yield from bound(AT + "folds.py", "_grown", "which sessions a fold merges", later)
@@ -212,8 +209,8 @@ def _of_the_rest() -> Iterator[Mutant]:
         AT + "batch_joins.py",
         "StreamStreamJoinOperator._settle",
         "when a row is forgotten",
-        "bound_ms < forgotten_ms",
-        "bound_ms <= forgotten_ms",
+        "forgotten_ms - self.node.delay_ms - 1",
+        "forgotten_ms - self.node.delay_ms",
     )
     yield from other(AT + "batch_operator.py", "Clock._slowest", "the slowest partition counts", "self.delay_ms", "0")
     yield from other(

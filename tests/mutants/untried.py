@@ -84,7 +84,7 @@ def untried() -> Iterator[Untried]:
         yield _one(windows, "SessionWindows.settles_ms", code, forgets)
     yield _one(at + "batch_operator.py", "Clock._advance_frontier", "one.delay_ms + one.revised_for_ms", forgets)
     yield _one(at + "windowed_state.py", "revised_for_ms", "reach_ms + gap_ms", forgets)
-    merged = "pl.col(WINDOW_END) + self.windows.settles_ms(0) <= settled_ms"
+    merged = "settled_ms - self.windows.settles_ms(0)"
     yield _one(at + "merged_windows.py", "MergedSessions.forget", merged, forgets)
     for code in (
         "self._windows.settles_ms(end) > settled_ms",
@@ -93,7 +93,7 @@ def untried() -> Iterator[Untried]:
         "one.timestamp_ms < begin_ms",
     ):
         yield _one(at + "pane_kinds.py", "SessionPane.settled", code, forgets)
-    yield _one(at + "kept_records.py", "KeptRecords.forget", "windows.settles_ms(0) <= settled_ms", forgets)
+    yield _one(at + "kept_records.py", "KeptRecords.forget", "settled_ms - windows.settles_ms(0)", forgets)
     yield _one(at + "batch_processing.py", "Made.add", "len(self._rows) >= _ROWS_AT_ONCE", "how much is held at once")
     none = "of nothing the sum is null, and so is its quotient"
     yield _one(at + "accumulator_kinds.py", "Averaged.result", "count > 0", none)
@@ -120,6 +120,11 @@ def untried() -> Iterator[Untried]:
     room = "pl.int_range(pl.len()) < pl.len().cast(pl.Int64) - self.node.max_rows"
     yield _one(at + "batch_suppression.py", "SuppressOperator._is_due_or_too_much", room, early)
     yield _one(at + "batch_suppression.py", "SuppressOperator.process", "self._held.height > most", early)
+    due = "pl.col(_FIRST) <= self._due_ms"
+    yield _one(at + "batch_suppression.py", "SuppressOperator._is_due_or_too_much", due, early)
+    runs = "in which runs rows are looked for: tests/unit/engine/state/test_keyed_rows.py has before, at and after"
+    yield _one("engine/state/keyed_rows.py", "KeyedRows.until", "least <= bound", runs)
+    yield _one("engine/state/keyed_rows.py", "KeyedRows._are_later", "first > self.highest(ARRIVED)", runs)
     lookup, forget = at + "batch_joins.py", "StreamTableJoinOperator._forget"
     stays = "what is forgotten later is not asked for"
     yield _one(lookup, forget, "bound_ms - self._forgotten_ms <= history_ms // SWEEPS", stays)

@@ -7,14 +7,15 @@ as long as what remembers rows has one key all the way: between two operators th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from recount.audit.carry.snapshots import COLUMNS, snapshot_rows, stream_of
 from recount.audit.carry.store import (
@@ -43,7 +44,7 @@ from recount.declare.topology import Topology, Written
 from recount.engine.operators.batch_graph import Graph
 from recount.engine.operators.batch_processing import key_column
 from recount.engine.stage.partials import plan_of
-from recount.engine.state.graph_state import MANY, ROWS, STATE_SCHEMA, packed, unpacked
+from recount.engine.state.graph_state import StoredState
 from recount.recompute.operators.carried import (
     CLOCKS,
     ID_NAME,
@@ -176,65 +177,40 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HeldState:
-    """The rows of a key in one state of the table at ``path``: the state ``of`` an operator ``node``.
+    """The rows of ``key`` in the state ``of`` the operator ``node``: ``by`` has one of ``values`` there, as text."""
 
-    They have one of ``values``, as text, in the column ``by`` of its rows.
-    """
-
-    path: str
-    state: str
-    schema: Mapping[str, pl.DataType]
+    stored: StoredState
     by: str
     node: Node
     of: str
     key: str
     values: Sequence[str]
-    name: str = "state"
+    name = "state"
+
+    @property
+    def path(self) -> str:
+        """The state table of the stream."""
+        return self.stored.path
 
     def count(self) -> int:
         """How many rows have the key."""
-        return sum(self._rows(blob).filter(self._is_mine).height for blob in self._table(ROWS)[ROWS])
+        return self.stored.count(self._is_mine)
 
     def count_named(self) -> int:
         """How many rows of other keys name it."""
-        text = pl.struct(list(self.schema)).struct.json_encode()
+        text = pl.struct(list(self.stored.schema)).struct.json_encode()
         names = text.str.contains(json.dumps(self.key, ensure_ascii=False), literal=True)
-        of_another = pl.col(self.by).cast(pl.String).ne_missing(pl.lit(self.key))
-        return sum(self._rows(blob).filter(names & of_another).height for blob in self._table(ROWS)[ROWS])
+        return self.stored.count(names & pl.col(self.by).cast(pl.String).ne_missing(pl.lit(self.key)))
 
     def remove(self) -> None:
-        """Replace the rows of the state by those that are not of the key."""
-        if not self.count():
-            return
-        table = self._table()
-        left = [self._rows(blob).filter(~self._is_mine) for blob in table[ROWS]]
-        kept = table.with_columns(
-            pl.Series(ROWS, map(packed, left), pl.Binary), pl.Series(MANY, [rows.height for rows in left], pl.Int64)
-        )
-        write_deltalake(self.path, kept, mode="overwrite", predicate=f"state = {quoted(self.state)}")
+        """Take the rows of the key out."""
+        self.stored.remove(self._is_mine)
 
     @property
     def _is_mine(self) -> pl.Expr:
         return pl.col(self.by).cast(pl.String).is_in(list(self.values)).fill_null(value=False)
-
-    def _rows(self, blob: bytes) -> pl.DataFrame:
-        return unpacked(blob, self.schema)
-
-    def _table(self, *columns: str) -> pl.DataFrame:
-        """The rows of the state; none where there is no table."""
-        if not DeltaTable.is_deltatable(self.path):
-            return pl.DataFrame(schema=STATE_SCHEMA)
-        table = pl.scan_delta(self.path)
-        if ROWS not in table.collect_schema():
-            raise Terminal(
-                "the state table has the form of an earlier release",
-                given=self.path,
-                expected="the form of this release, which a start gives it",
-                remedy="start the stream with this release and stop it, audit it, then run this again",
-            )
-        return table.filter(pl.col("state") == self.state).select(columns or pl.all()).collect()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,19 +248,20 @@ class HeldKey:
 
     def counts(self) -> dict[str, int]:
         """How many rows of the key there are, by table; tables without any are left out."""
-        found: dict[str, int] = {}
-        for one in self.holdings():
-            found[one.name] = found.get(one.name, 0) + one.count()
+        found = self._by_table(lambda one: one.count())
         if self.handed_on is not None:
             found["audits/snapshots"] = self.handed_on.count(self.key)
         return {name: number for name, number in found.items() if number}
 
     def named(self) -> dict[str, int]:
         """How many rows of other keys name the key, by table; tables without any are left out."""
-        found: dict[str, int] = {}
+        return {name: number for name, number in self._by_table(lambda one: one.count_named()).items() if number}
+
+    def _by_table(self, count: Callable[[Holding | HeldState], int]) -> Counter[str]:
+        found = Counter[str]()
         for one in self.holdings():
-            found[one.name] = found.get(one.name, 0) + one.count_named()
-        return {name: number for name, number in found.items() if number}
+            found[one.name] += count(one)
+        return found
 
     @property
     def handed_on(self) -> HandedOn | None:
@@ -344,7 +321,9 @@ class HeldKey:
         graph = Graph(self.topology, added=enacted.additions) if enacted else Graph(self.topology)
         path = self.tables.state(self.topology.name)
         for name, (node, of) in graph.owners.items():
-            yield HeldState(path, name, graph.states[name].schema, key_column(node, of), node, of, self.key, [self.key])
+            stored = StoredState(path=path, state=name, schema=graph.states[name].schema)
+            by = key_column(node, of)
+            yield HeldState(stored=stored, by=by, node=node, of=of, key=self.key, values=[self.key])
 
     def _ids(self, node: Node) -> tuple[set[str], set[str]]:
         """The ids of the key's records in the deduplication ``node``, and those of all others."""

@@ -12,7 +12,7 @@ import polars as pl
 from recount.declare.columns import BATCH, GENERATION
 from recount.engine.commit.delta_table import DELTA_LOG_KEPT_MS, AppendOnlyTable, LedgerTable, TableFile
 from recount.engine.stage.map_stage import LATE_SCHEMA, REJECTED_SCHEMA
-from recount.engine.state.former_state import bring_up
+from recount.engine.state.graph_state import bring_up
 from recount.engine.upkeep.trimming import AgeingRows, Compaction, Trimming
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import History

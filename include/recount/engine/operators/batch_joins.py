@@ -76,8 +76,8 @@ class StreamStreamJoinOperator:
         self.clock.advance(batch, *(pl.concat([rows.select(ENTRY) for rows in sides]) for sides in (keyless, keyed)))
         parts = [self._keyless(port, keyless[port], output) for port in (0, 1)]
         new = [self._new(port, keyed[port], output) for port in (0, 1)]
-        held = [self._held(port, new[1 - port]) for port in (0, 1)]
-        pairs = pl.concat([self._pairs(new[0], pl.concat([held[1], new[1]])), self._pairs(held[0], new[1])])
+        near = [self._near(port, new[1 - port]) for port in (0, 1)]
+        pairs = pl.concat([self._pairs(new[0], pl.concat([near[1], new[1]])), self._pairs(near[0], new[1])])
         answered = (pairs.select(ARRIVED), pairs.select(pl.col(RIGHT + ARRIVED).alias(ARRIVED)))
         parts.append(self._both(pairs).sort(TIMESTAMP, ORDER))
         alone = [self._alone(port, self._settle(port, new[port], answered[port])) for port in (1, 0)]
@@ -104,10 +104,15 @@ class StreamStreamJoinOperator:
             numbered(taken, side).with_columns(pl.lit(not self._lone[port]).alias(ANSWERED)).select(list(side.schema))
         )
 
-    def _held(self, port: int, others: pl.DataFrame) -> pl.DataFrame:
-        """The rows held of a side that have the key of one of the ``others``, which are of the other side."""
-        key = self._keys[port]
-        return self._sides[port].of(others.select(pl.col(self._keys[1 - port]).alias(key)), [key])
+    def _near(self, port: int, others: pl.DataFrame) -> pl.DataFrame:
+        """The rows held of a side that have a key of the ``others`` and are near enough in time to be partners."""
+        node, time, key = self.node, pl.col(TIMESTAMP), self._keys[port]
+        held = self._sides[port].of(others.select(pl.col(self._keys[1 - port]).alias(key)), [key])
+        if held.is_empty():
+            return held
+        back_ms, ahead_ms = ((node.after_ms, node.before_ms), (node.before_ms, node.after_ms))[port]
+        first_ms, last_ms = others.select(time.min() - back_ms, time.max().alias("last_ms") + ahead_ms).row(0)
+        return held.filter(time.is_between(first_ms, last_ms))
 
     def _pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         node = self.node

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
+from deltalake import DeltaTable, write_deltalake
 
 from recount.declare.columns import BATCH, GENERATION
 from recount.engine.driver.signs_of_work import worked
@@ -34,8 +35,10 @@ STATE_SCHEMA: dict[str, pl.DataType] = {
 """``many`` is how many rows of the state are in ``rows``."""
 HEAD = "parts"
 """The state of the first row of a snapshot, which has the number of parts in ``many``."""
-AS_JSON = "json"
-"""The column that rows of a state have which an earlier release wrote: see ``former_state``."""
+_AS_JSON = "json"
+"""The column of rows of a state that an earlier release wrote: see ``bring_up``."""
+_FORMER_HEADS = ("", "parts")
+"""The states of the first row of a snapshot in an earlier release: of one part, and of several, in ``row``."""
 _ORDER = [GENERATION, BATCH]
 _ROWS_PER_STATE_ROW = 4
 _ROWS_AT_LEAST = 10_000
@@ -134,6 +137,49 @@ class GraphState:
         return rows
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoredState:
+    """The rows of ``state``, with the columns of ``schema``, in the table at ``path`` of a stream that stands still.
+
+    Raises ``Terminal`` where the table has the form of an earlier release.
+    """
+
+    path: str
+    state: str
+    schema: Mapping[str, pl.DataType]
+
+    def count(self, which: pl.Expr) -> int:
+        """How many rows there are ``which``."""
+        return sum(rows.filter(which).height for rows in self._rows(self._table()))
+
+    def remove(self, which: pl.Expr) -> None:
+        """Replace the rows by those that are not ``which``."""
+        table = self._table()
+        left = [rows.filter(~which) for rows in self._rows(table)]
+        many = pl.Series(MANY, [rows.height for rows in left], pl.Int64)
+        if many.sum() < table[MANY].sum():
+            kept = table.with_columns(pl.Series(ROWS, map(packed, left), pl.Binary), many)
+            name = self.state.replace("'", "''")
+            write_deltalake(self.path, kept, mode="overwrite", predicate=f"state = '{name}'")
+
+    def _rows(self, table: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        return (unpacked(blob, self.schema) for blob in table[ROWS])
+
+    def _table(self) -> pl.DataFrame:
+        """The rows of the state; none where there is no table."""
+        if not DeltaTable.is_deltatable(self.path):
+            return pl.DataFrame(schema=STATE_SCHEMA)
+        table = pl.scan_delta(self.path)
+        if ROWS not in table.collect_schema():
+            raise Terminal(
+                "the state table has the form of an earlier release",
+                given=self.path,
+                expected="the form of this release, which a start gives it",
+                remedy="start the stream with this release and stop it, audit it, then run this again",
+            )
+        return table.filter(pl.col("state") == self.state).collect()
+
+
 def is_much(written: int, held: int) -> bool:
     """Whether so much has been ``written`` since the last snapshot that it is time for another one."""
     return written > max(_ROWS_AT_LEAST, _ROWS_PER_STATE_ROW * held)
@@ -152,17 +198,11 @@ def parts_in(written: pl.LazyFrame) -> int:
     return _parts_of_heads(heads.sort(_ORDER).tail(1).collect())
 
 
-def rows_of(name: str, found: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """The rows of the state ``name``, of columns ``schema``, that rows ``found`` of the table have, and ``deleted``."""
-    blobs = found.filter(pl.col("state") == name)[ROWS]
-    return _joined((unpacked(blob, schema) for blob in blobs), {**schema, DELETED: pl.Boolean()})
-
-
 def unpacked(blob: bytes, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """The rows in ``blob`` with the columns of ``schema``, null where it lacks one, and ``deleted``."""
     rows = from_ipc(blob)
-    if AS_JSON in rows.columns:
-        rows = rows.select(pl.col(AS_JSON).str.json_decode(pl.Struct(schema)), DELETED).unnest(AS_JSON)
+    if _AS_JSON in rows.columns:
+        rows = rows.select(pl.col(_AS_JSON).str.json_decode(pl.Struct(schema)), DELETED).unnest(_AS_JSON)
     lacking = [pl.lit(None, kind).alias(name) for name, kind in schema.items() if name not in rows.columns]
     return rows.with_columns(lacking).select(*schema, DELETED)
 
@@ -170,6 +210,33 @@ def unpacked(blob: bytes, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
 def packed(rows: pl.DataFrame) -> bytes:
     """``rows`` of a state, and ``deleted``, as the table has them."""
     return to_ipc(rows, "zstd")
+
+
+def bring_up(path: str) -> None:
+    """Give the state table at ``path`` the form of today, in one commit, where it has that of an earlier release.
+
+    That had a row for each row of a state, with its columns as JSON.
+
+    Does nothing where there is no table, or one of another form. The stream must be the only one that writes it.
+    """
+    if not DeltaTable.is_deltatable(path):
+        return
+    table = DeltaTable(path)
+    if not {"identity", "row"} <= {field.name for field in table.schema().fields}:
+        return
+    former = pl.read_delta(path).sort(_ORDER, maintain_order=True)
+    part = pl.col(PART).fill_null(0) if PART in former.columns else pl.lit(0, pl.Int32).alias(PART)
+    is_head = pl.col("state").is_in(_FORMER_HEADS)
+    groups = former.with_columns(part).group_by(*_ORDER, SNAPSHOT, PART, "state", maintain_order=True)
+    made = [
+        (HEAD, b"", int(rows["row"][0] or 1), *place)
+        if rows.select(is_head.first()).item()
+        else (state, packed(rows.select(pl.col("row").alias(_AS_JSON), DELETED)), rows.height, *place)
+        for (*order, is_snapshot, number, state), rows in groups
+        for place in [(is_snapshot, number, *order)]
+    ]
+    columns = {**STATE_SCHEMA, GENERATION: pl.Int32(), BATCH: pl.Int64()}
+    write_deltalake(table, pl.DataFrame(made, columns, orient="row"), mode="overwrite", schema_mode="overwrite")
 
 
 def _packed(name: str, rows: pl.DataFrame) -> Iterator[tuple[str, bytes, int]]:

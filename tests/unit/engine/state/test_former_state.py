@@ -17,8 +17,7 @@ from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import session
 from recount.engine.stage.map_stage import from_ipc
-from recount.engine.state.former_state import bring_up
-from recount.engine.state.graph_state import HEAD, MANY, PART, ROWS, SNAPSHOT, STATE_SCHEMA
+from recount.engine.state.graph_state import HEAD, MANY, PART, ROWS, SNAPSHOT, STATE_SCHEMA, bring_up
 from recount.engine.state.keyed_rows import DELETED
 
 PAID = Topic(name="paid", key="user", value=RecordSchema.of(amount=decimal(10, 2)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recount.engine.state.keyed_rows import DELETED, KeyedRows, RunSizes
+from recount.engine.state.keyed_rows import ARRIVED, DELETED, KeyedRows, RunSizes
 
 SCHEMA: dict[str, pl.DataType] = {"id": pl.String(), "at": pl.Int64(), "group": pl.String(), "n": pl.Int64()}
 IDENTITY = ["id", "at"]
@@ -59,6 +59,11 @@ def test_they_are_a_table_in_the_order_in_which_rows_were_put_last(
         assert state.of(frame(given_rows), IDENTITY).rows() == [table[place] for place in table if place in last]
         assert state.of(frame(given_rows), ["group"]).rows() == [row for row in table.values() if row[2:3] in asked]
         assert state.where(pl.col("n") > 50).rows() == [row for row in table.values() if row[3] > 50]
+        for bound in {50, *(row[3] for row in given_rows)}:
+            assert state.until("n", bound).rows() == [row for row in table.values() if row[3] <= bound]
+            odd = [row for row in table.values() if row[3] <= bound and row[3] % 2]
+            assert state.until("n", bound, pl.col("n") % 2 == 1).rows() == odd
+        assert state.until("n", None).is_empty()
         assert state.highest("n") >= max((row[3] for row in table.values()), default=-1)
     changes = state.changes()
     copy.put(changes.filter(~pl.col(DELETED)))
@@ -75,6 +80,18 @@ def test_many_rows_are_searched_and_found_by_any_columns() -> None:
     assert state.of(numbered(498, 502), IDENTITY)["at"].to_list() == [498, 499]
     assert sorted(state.of(frame([("", 0, "g70", 0), ("", 0, "g55", 0)]), ["group"])["at"]) == list(range(700, 710))
     assert state.of(numbered(700, 705), IDENTITY)["n"].to_list() == [1] * 5
+
+
+def test_a_row_with_the_highest_number_there_is_stands_in_place_of_the_one_before() -> None:
+    state = KeyedRows({ARRIVED: pl.Int64(), "n": pl.Int64()}, [ARRIVED], RunSizes(small=2))
+    for first, n in ((0, 0), (4, 1), (9, 2)):
+        state.put(pl.DataFrame([(first + at, n) for at in range(5)], state.schema, orient="row"))
+    assert state.rows.rows() == [
+        *((at, 0) for at in range(4)),
+        *((at, 1) for at in range(4, 9)),
+        *((at, 2) for at in range(9, 14)),
+    ]
+    assert state.changes().filter(~pl.col(DELETED)).drop(DELETED).sort(ARRIVED).equals(state.rows.sort(ARRIVED))
 
 
 def test_what_a_batch_copies_does_not_grow_with_what_is_held() -> None:
