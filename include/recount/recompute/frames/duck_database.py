@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import count
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any
 from weakref import finalize
 
@@ -60,6 +60,7 @@ class Database:
         self._unneeded: list[str] = []
         self._raised: list[BaseException] = []
         self.lock = RLock()
+        self._preparing = Lock()
         self._close = finalize(self, _closed, self._connection, self._folder)
 
     def close(self) -> None:
@@ -114,7 +115,7 @@ class Database:
         self._uncompressed += rows
         if self._uncompressed > ROWS_AT_ONCE:
             with suppress(duckdb.TransactionException):
-                self._run(lambda: self._connection.execute(f"CHECKPOINT {_TABLES}"))
+                self._run(lambda: self._connection.cursor().execute(f"CHECKPOINT {_TABLES}"))
                 self._uncompressed = 0
 
     def _put(self, rows: pa.Table, sql: str) -> None:
@@ -124,18 +125,20 @@ class Database:
         cursor.unregister("given")
 
     def _cursor(self, functions: Iterable[PythonFunction]) -> duckdb.DuckDBPyConnection:
-        while self._unneeded:
-            self._connection.execute(f"DROP TABLE {self._unneeded.pop()}")
-        for one in set(functions) - self._known:
-            self._connection.create_function(
-                one.name,
-                self._by_row(one),
-                return_type=duck_type(one.kind),
-                type=PythonUDFType.ARROW,
-                null_handling=FunctionNullHandling.SPECIAL,
-            )
-            self._known.add(one)
-        return self._connection.cursor()
+        """A cursor that knows ``functions``; of several threads that ask for one, one at a time uses the connection."""
+        with self._preparing:
+            while self._unneeded:
+                self._connection.execute(f"DROP TABLE {self._unneeded.pop()}")
+            for one in set(functions) - self._known:
+                self._connection.create_function(
+                    one.name,
+                    self._by_row(one),
+                    return_type=duck_type(one.kind),
+                    type=PythonUDFType.ARROW,
+                    null_handling=FunctionNullHandling.SPECIAL,
+                )
+                self._known.add(one)
+            return self._connection.cursor()
 
     def _by_row(self, one: PythonFunction) -> Callable[..., pa.Array]:
         kind = to_arrow_type(one.kind)
