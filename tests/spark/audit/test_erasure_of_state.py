@@ -58,9 +58,8 @@ def test_a_stream_goes_on_as_if_the_erased_key_had_never_been_there(
         return
 
     ward.erase(ANNA, ward.topology.name)
-    for held in HeldKey(tables=ward.tables, topology=ward.topology, audit=None, key=NOAH).holdings():
-        if held.name == "state":
-            held.remove()
+    held = HeldKey(tables=ward.tables, topology=ward.topology, audit=None, key=NOAH).holdings()
+    [one.remove() for one in held if one.name == "state"]
     ward.a_day(2, ALL)
     wrong = {one.key for one in ward.audit().findings.differences if one.place.startswith("table outputs/")}
     assert wrong == {NOAH}

@@ -215,28 +215,25 @@ def packed(rows: pl.DataFrame) -> bytes:
 def bring_up(path: str) -> None:
     """Give the state table at ``path`` the form of today, in one commit, where it has that of an earlier release.
 
-    That had a row for each row of a state, with its columns as JSON.
-
-    Does nothing where there is no table, or one of another form. The stream must be the only one that writes it.
+    That had a row for each row of a state, with its columns as JSON. The stream must be the only one that writes it.
     """
     if not DeltaTable.is_deltatable(path):
         return
-    table = DeltaTable(path)
-    if not {"identity", "row"} <= {field.name for field in table.schema().fields}:
+    columns = set((former := pl.scan_delta(path)).collect_schema())
+    if not {"identity", "row"} <= columns:
         return
-    former = pl.read_delta(path).sort(_ORDER, maintain_order=True)
-    part = pl.col(PART).fill_null(0) if PART in former.columns else pl.lit(0, pl.Int32).alias(PART)
-    is_head = pl.col("state").is_in(_FORMER_HEADS)
-    groups = former.with_columns(part).group_by(*_ORDER, SNAPSHOT, PART, "state", maintain_order=True)
+    part = pl.col(PART).fill_null(0) if PART in columns else pl.lit(0, pl.Int32).alias(PART)
+    rows_of_all = former.with_columns(part).sort(_ORDER, maintain_order=True).collect()
+    groups = rows_of_all.group_by(*_ORDER, SNAPSHOT, PART, "state", maintain_order=True)
     made = [
         (HEAD, b"", int(rows["row"][0] or 1), *place)
-        if rows.select(is_head.first()).item()
+        if state in _FORMER_HEADS
         else (state, packed(rows.select(pl.col("row").alias(_AS_JSON), DELETED)), rows.height, *place)
         for (*order, is_snapshot, number, state), rows in groups
         for place in [(is_snapshot, number, *order)]
     ]
-    columns = {**STATE_SCHEMA, GENERATION: pl.Int32(), BATCH: pl.Int64()}
-    write_deltalake(table, pl.DataFrame(made, columns, orient="row"), mode="overwrite", schema_mode="overwrite")
+    schema = {**STATE_SCHEMA, GENERATION: pl.Int32(), BATCH: pl.Int64()}
+    write_deltalake(path, pl.DataFrame(made, schema, orient="row"), mode="overwrite", schema_mode="overwrite")
 
 
 def _packed(name: str, rows: pl.DataFrame) -> Iterator[tuple[str, bytes, int]]:

@@ -17,7 +17,7 @@ from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import session
 from recount.engine.stage.map_stage import from_ipc
-from recount.engine.state.graph_state import HEAD, MANY, PART, ROWS, SNAPSHOT, STATE_SCHEMA, bring_up
+from recount.engine.state.graph_state import HEAD, MANY, PART, SNAPSHOT, STATE_SCHEMA, bring_up
 from recount.engine.state.keyed_rows import DELETED
 
 PAID = Topic(name="paid", key="user", value=RecordSchema.of(amount=decimal(10, 2)))
@@ -69,15 +69,13 @@ def test_the_state_of_the_release_before_is_read_on_from(tmp_path: Path, *, with
     bring_up(path)
     assert DeltaTable(path).version() == 1, "once"
     brought = pl.read_delta(path)
-    assert brought[MANY].sum() == former.state[MANY].sum()
-    assert brought.schema == former.state.schema
+    assert (brought[MANY].sum(), brought.schema) == (former.state[MANY].sum(), former.state.schema)
     former.state = brought.sort(GENERATION, BATCH)
     former.restart()
     for engine in (former, straight):
         engine.batch({"paid": [paid(5_200, "0.01"), paid(60_000, "1")]})
     assert former.emitted("sums").equals(straight.emitted("sums"))
     assert former.emitted("sums")["n"].to_list() == [1, 3]
-    assert former.state.filter(pl.col(BATCH) == 2)[ROWS].len()
 
 
 def test_a_table_of_today_and_none_at_all_stay_as_they_are(tmp_path: Path) -> None:
