@@ -225,6 +225,9 @@ CASES: Mapping[str, Case] = {
         [[left(1), left(14), left(2), left(15)], [left(3), left(60), left(60, partition=1)]],
         {"left": 2},
     ),
+    "one record is counted twice and another not at all": Case(
+        of_words().select_key(id=col("w")).to_table(), ROWS, [[left(1, "both"), left(2)]]
+    ),
     "a topology that remembers nothing restarts": Case(LEFT.filter(col("ln") > 0), ROWS, [[left(1)], [left(2)]]),
 }
 

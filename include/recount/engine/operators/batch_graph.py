@@ -89,7 +89,7 @@ class Made:
     def fates(self, read: pl.DataFrame) -> pl.DataFrame:
         """The records ``read``, each once, with their fates; where operators differ the first of ``FATES`` holds."""
         noted = pl.concat([pl.DataFrame(schema=FATE_SCHEMA), *chain.from_iterable(out.fates for out in self.outputs)])
-        if noted.height == read.height == _number_of(noted, read):
+        if noted.height == read.height == _number_of(noted) == _number_of(noted, read):
             return noted
         decided = noted.group_by(ENTRY).agg(pl.col(FATE).to_physical().min().cat.to(FATE_TYPE))
         met = read.join(decided, on=ENTRY, how="left", maintain_order="left")
