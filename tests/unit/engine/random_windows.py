@@ -9,18 +9,19 @@ from tests.unit.engine.random_flows import Builder, Flow, may_raise, raising_at_
 
 from recount.declare.aggregates import Aggregate, last
 from recount.declare.flow import RecordStream, WindowedTable
-from recount.declare.windows import GlobalWindow, SessionWindows, TimeWindows, Windows, all_time, last_n
+from recount.declare.operators.placement import can_be_withdrawn
+from recount.declare.windows import GlobalWindow, TimeWindows, Windows, all_time, last_n
 
 
 def windowed_final(build: Builder, flow: Flow, *, tumbles: bool = False) -> Flow:
     """Final results; those of sessions can be withdrawn, those over revised rows too."""
     windows = TimeWindows(size_ms=10, advance_ms=10, grace_ms=build.one_of(0, 5)) if tumbles else build.windows()
     merged = isinstance(windows, TimeWindows) or getattr(windows, "max_duration_ms", 0) is None
-    table = windowed(build, flow, windows, (type(windows),) if merged else ())
-    revised = isinstance(windows, SessionWindows) or flow.exactness == "revised" or flow.behind
+    rows = windowed(build, flow, windows, (type(windows),) if merged else ()).emit_final()
+    revised = flow.exactness == "revised" or flow.behind or can_be_withdrawn(rows.node)
     return replace(
         flow,
-        rows=table.emit_final(),
+        rows=rows,
         in_order=False,
         exactness="revised" if revised else "rows",
         has_bounds=True,

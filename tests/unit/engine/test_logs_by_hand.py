@@ -214,8 +214,11 @@ CASES: Mapping[str, Case] = {
         [[left(50, key=b"x"), left(1, key=b"y"), left(60, key=b"z")]],
         any_order=True,
     ),
-    "a fold of all time takes the rows of timers that go off behind later records": Case(
-        reminding(5).aggregate(sums=reduce("at", lambda one, other: 10 * one + other)).to_stream(),
+    "a fold of all time takes the rows of timers that go off behind later records, and records beside them": Case(
+        reminding(5)
+        .merge(LEFT.select(at=col("ln")))
+        .aggregate(sums=reduce("at", lambda one, other: 10 * one + other))
+        .to_stream(),
         ROW_PER_KEY,
         [[left(1), left(30, n=2)], [left(31, n=3)]],
     ),

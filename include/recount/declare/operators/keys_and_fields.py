@@ -118,7 +118,13 @@ def folds_by_key(node: WindowedAggregate) -> bool:
     """
     folds = any(one.fold is not None for one in node.aggregates.values())
     of_one_topic = isinstance(node.windows, GlobalWindow) and len(keyed_by(node.input)) == 1
-    return folds and of_one_topic and not can_be_revised(node.input)
+    return folds and of_one_topic and _is_all_keyed(node.input) and not can_be_revised(node.input)
+
+
+def _is_all_keyed(node: Node) -> bool:
+    """Whether each row that leaves ``node`` has a record key of those topics that it is ``keyed_by``."""
+    above = (node.left,) if isinstance(node, StreamTableJoin) else node.inputs
+    return bool(keyed_by(node)) and all(map(_is_all_keyed, above))
 
 
 def goes_by_key(node: Deduplicate | StreamTableJoin | TableAggregate) -> bool:
