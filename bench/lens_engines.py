@@ -35,8 +35,9 @@ from bench.table import Rows
 from recount.advise.engine_clocks import KAFKA_STREAMS
 from recount.advise.engine_clocks import STRUCTURED_STREAMING as STRUCTURED
 from recount.advise.lens_answer import Between, LensAnswer, looked_at
+from recount.advise.lens_command import COUNTS
 from recount.advise.lens_log import records_of
-from recount.advise.lens_model import Longs, Modelled, Span, span_of
+from recount.advise.lens_model import CUTS, PARTS, Modelled, Span, span_of
 from recount.declare.aggregates import count
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import SessionWindows, TimeWindows, session, tumbling
@@ -114,9 +115,9 @@ class Beside:
     def structured_streaming(self, job: Job) -> Held:
         """In the batches of its checkpoint, which follow without a pause: it drops the fewest that it can."""
         with self.ran(STRUCTURED_STREAMING, job) as (run, dropped):
-            bounds = batches_in(run.state / "checkpoints" / run.application)
-            fewest = _dropped(self.answer(job, replace(self.whole(job), bounds=bounds)), STRUCTURED).least
-        reading = f"in its {max(map(len, bounds.values())) - 1} batches, without a pause"
+            cuts = batches_in(run.state / "checkpoints" / run.application)
+            fewest = _dropped(self.answer(job, replace(self.whole(job), cuts=cuts)), STRUCTURED).least
+        reading = f"in its {cuts['batch'].n_unique()} batches, without a pause"
         return Held(
             job=job.name, engine="Structured Streaming", reading=reading, model=Between(fewest, fewest), dropped=dropped
         )
@@ -145,17 +146,14 @@ class Beside:
 
     def whole(self, job: Job) -> Span:
         """The whole topic as one batch."""
-        ends = self.ends(self.flow.topic)
-        bounds = {partition: np.array([0, end], np.int64) for partition, end in ends.items()}
-        return Span(
-            topic=Modelled.of(self.topology(job)).source.topic.name,
-            recorded_bounds=bounds,
-            recorded_ms=np.array([int(self.flow.timestamp_ms.max())], np.int64),
-            bounds=bounds,
-            judged_from=dict.fromkeys(ends, 0),
-            records={p: int(np.count_nonzero(self.flow.partition == p)) for p in ends},
-            reached_ms={},
-        )
+        topic, last_ms = self.flow.topic, int(self.flow.timestamp_ms.max())
+        rows = [
+            (p, 0, 0, end, int(np.count_nonzero(self.flow.partition == p)), last_ms)
+            for p, end in self.ends(topic).items()
+        ]
+        parts = pl.DataFrame(rows, PARTS, orient="row")
+        name = Modelled.of(self.topology(job)).source.topic.name
+        return Span(topic=name, parts=parts, cuts=parts.select(*CUTS), reached_ms={})
 
     def ends(self, topic: str) -> Mapping[int, int]:
         """The end of each partition of ``topic``."""
@@ -177,15 +175,16 @@ class Beside:
             yield run, self.flow.records - run.results.read_all() if dropped is None else int(dropped)
 
 
-def batches_in(checkpoint: Path) -> dict[int, Longs]:
-    """By partition where the batches with data of a query on one topic begin, and where the last one ends."""
+def batches_in(checkpoint: Path) -> pl.DataFrame:
+    """From which offset of each partition on each batch with data of a query on one topic has read."""
     numbers = sorted(int(path.name) for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal())
     rows: list[dict[str, int]] = [{}]
     for number in numbers:
         [offsets] = json.loads((checkpoint / "offsets" / str(number)).read_text().splitlines()[2]).values()
         if offsets != rows[-1]:
             rows.append(offsets)
-    return {int(p): np.array([row.get(p, 0) for row in rows], np.int64) for p in rows[-1]}
+    cuts = [(int(p), row.get(p, 0), batch) for batch, row in enumerate(rows[:-1]) for p in rows[-1]]
+    return pl.DataFrame(cuts, CUTS, orient="row")
 
 
 def _dropped(answer: LensAnswer, engine: str) -> Between:
@@ -267,9 +266,7 @@ def _table(held: Sequence[Held]) -> Rows:
 
 def _by_ledger(answer: LensAnswer) -> Rows:
     """What `recount lens` says of the same topic by the batches of Recount's own run."""
-    names = {"dropped": "records dropped", "dropped_of_ours": "of these counted by Recount", "lost": "results lost"}
-    names |= {"changed": "results changed or lost", "added": "results that Recount has not"}
-    body = [[head, *(str(getattr(engine, name)) for engine in answer.engines)] for name, head in names.items()]
+    body = [[head, *(str(getattr(engine, name)) for engine in answer.engines)] for head, name in COUNTS.items()]
     title = (
         f"recount lens on Recount's own {answer.batches} batches: {answer.records:,} records in {answer.results:,} "
         f"results, judged in {answer.seconds:.1f} s"

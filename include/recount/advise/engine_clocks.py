@@ -14,7 +14,7 @@ it would join, so records of sessions are taken one by one, key by key.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,10 +22,10 @@ import numpy.typing as npt
 import polars as pl
 
 from recount.advise.lens_log import Reaching
-from recount.advise.lens_model import NEVER, Longs, Modelled, Span
+from recount.advise.lens_model import NEVER, Longs, Span
 from recount.declare.windows import SessionWindows, TimeWindows
 
-KAFKA_STREAMS, STRUCTURED_STREAMING = "kafka-streams", "structured-streaming"
+KAFKA_STREAMS, STRUCTURED_STREAMING = ENGINES = ("kafka-streams", "structured-streaming")
 _SEED = 0x9747B28C
 _M, _R = 0x5BD1E995, 24
 _32_BITS = 0xFFFFFFFF
@@ -61,7 +61,7 @@ def structured_streaming(span: Span, reaching: Reaching) -> EngineClock:
     return EngineClock(least=least[batch], most=most[batch])
 
 
-def kafka_streams(modelled: Modelled, span: Span, reaching: Reaching) -> EngineClock:
+def kafka_streams(span: Span, reaching: Reaching) -> EngineClock:
     """The stream time that the aggregation of a task has seen: the largest event time of the records that reached it.
 
     Where records keep their key a task reads one partition, and its clock is known. Otherwise it reads a partition of a
@@ -69,24 +69,24 @@ def kafka_streams(modelled: Modelled, span: Span, reaching: Reaching) -> EngineC
     that the log does not say. Taken is that records of a batch come before those of the next one. ``least``: in its
     batch the record came before all records of other partitions, ``most``: after all of them.
     """
-    rows, time = reaching.rows, pl.col("time_ms")
-    partitions = max(span.bounds) + 1
+    modelled, rows, time = reaching.modelled, reaching.rows, pl.col("time_ms")
+    partitions = int(span.parts.select(pl.col("partition").max()).item()) + 1
     if not modelled.is_spread_by_key:
         seen = rows.select(time.cum_max().over("partition"))["time_ms"].to_numpy()
         before = np.array([span.reached_ms.get(p, NEVER) for p in range(partitions)], np.int64)
         return EngineClock(least=seen, most=np.maximum(seen, before[reaching.column("partition")]))
     tasks = modelled.declared_tasks or partitions
     task = np.array([task_of(key, tasks) for key in reaching.keys], np.int64)[reaching.column("key")]
-    of_batch, of_part = ["task", "batch"], ["task", "batch", "partition"]
-    parted = rows.with_columns(task=task).with_columns(
-        own=time.cum_max().over(of_part), leader=pl.col("partition").sort_by("time_ms").last().over(of_batch)
+    of_batch, leads = ["task", "batch"], pl.col("partition") == pl.col("leader")
+    parted = rows.select("partition", "batch", "time_ms", task=task).with_columns(
+        own=time.cum_max().over(*of_batch, "partition"),
+        leader=pl.col("partition").sort_by("time_ms").last().over(of_batch),
     )
     reached = parted.group_by(of_batch).agg(latest=time.max()).sort(of_batch)
     earlier = reached.with_columns(before=pl.col("latest").cum_max().shift(1).over("task").fill_null(NEVER))
-    beside = time.filter(pl.col("partition") != pl.col("leader")).max().over(of_batch).fill_null(NEVER)
+    beside = time.filter(~leads).max().over(of_batch).fill_null(NEVER)
     known = parted.join(earlier, of_batch, maintain_order="left").select(
-        least=pl.max_horizontal("own", "before"),
-        others=pl.when(pl.col("partition") == pl.col("leader")).then(beside).otherwise("latest"),
+        least=pl.max_horizontal("own", "before"), others=pl.when(leads).then(beside).otherwise("latest")
     )
     least = known["least"].to_numpy()
     most = np.maximum(np.maximum(least, known["others"].to_numpy()), max(span.reached_ms.values(), default=NEVER))
@@ -126,70 +126,60 @@ def most(engine: str) -> str:
     return f"{engine} most"
 
 
-def judged_by(modelled: Modelled, span: Span, reaching: Reaching) -> pl.DataFrame:
+def judged_by(span: Span, reaching: Reaching) -> pl.DataFrame:
     """Which result each engine counts each record in.
 
-    A row for each record and window that it falls into, of sessions one for each record: ``row``, ``key``, ``start``,
-    ``end``, and who counts it.
+    A row for each record and window that it falls into, of sessions one for each record: ``row``, ``key``,
+    ``is_judged``, ``start``, ``end``, and who counts it.
     """
-    clocks = {
-        KAFKA_STREAMS: kafka_streams(modelled, span, reaching),
-        STRUCTURED_STREAMING: structured_streaming(span, reaching),
-    }
-    if isinstance(modelled.windows, TimeWindows):
-        return _in_windows(modelled.windows, reaching, clocks)
-    return _in_sessions(modelled, modelled.windows, reaching, clocks)
+    clocks = {KAFKA_STREAMS: kafka_streams(span, reaching), STRUCTURED_STREAMING: structured_streaming(span, reaching)}
+    rows = reaching.rows.select("row", "key", "time_ms", "own_ms", "is_judged")
+    windows = reaching.modelled.windows
+    if isinstance(windows, SessionWindows):
+        return _in_sessions(windows, reaching, rows, clocks)
+    by_engine = {f"{engine} {name}": clock for engine, one in clocks.items() for name, clock in one._asdict().items()}
+    return _in_windows(windows, rows.with_columns(**by_engine), list(by_engine))
 
 
-def _in_windows(windows: TimeWindows, reaching: Reaching, clocks: Mapping[str, EngineClock]) -> pl.DataFrame:
-    key, time_ms, own_ms = map(reaching.column, ("key", "time_ms", "own_ms"))
-    newest = time_ms - (time_ms - windows.first_start_ms) % windows.advance_ms
-    found = []
-    for nth in range(-(-windows.size_ms // windows.advance_ms)):
-        start = newest - nth * windows.advance_ms
-        row = np.flatnonzero((start > time_ms - windows.size_ms) & (start >= windows.first_start_ms))
-        end = start[row] + windows.size_ms
-        judged = {OURS: end + windows.grace_ms > own_ms[row]}
-        for engine, clock in clocks.items():
-            judged[least(engine)] = end + windows.grace_ms <= clock.least[row]
-            judged[most(engine)] = end + windows.grace_ms <= clock.most[row]
-        found.append(pl.DataFrame({"row": row, "key": key[row], "start": start[row], "end": end, **judged}))
-    numbered = pl.concat(found).with_columns(pl.struct("key", "start").rank("dense").cast(pl.Int64).alias(RESULT))
-    readings = [name for engine in clocks for name in (least(engine), most(engine))]
-    return numbered.with_columns(
-        pl.when(name).then(pl.lit(DROPPED, pl.Int64)).otherwise(RESULT).alias(name) for name in readings
+def _in_windows(windows: TimeWindows, rows: pl.DataFrame, clocks: Sequence[str]) -> pl.DataFrame:
+    start, closes = pl.col("start"), pl.col("end") + windows.grace_ms
+    newest = pl.col("time_ms") - (pl.col("time_ms") - windows.first_start_ms) % windows.advance_ms
+    nth = range(-(-windows.size_ms // windows.advance_ms))
+    placed = (
+        rows.with_columns(start=pl.concat_list(newest - one * windows.advance_ms for one in nth))
+        .explode("start")
+        .filter(start > pl.col("time_ms") - windows.size_ms, start >= windows.first_start_ms)
+        .with_columns(pl.struct("key", "start").rank("dense").cast(pl.Int64).alias(RESULT), end=start + windows.size_ms)
     )
+    counted = (pl.when(closes > pl.col(name)).then(RESULT).otherwise(DROPPED).alias(name) for name in clocks)
+    return placed.with_columns(*counted, (closes > pl.col("own_ms")).alias(OURS))
 
 
 def _in_sessions(
-    modelled: Modelled, windows: SessionWindows, reaching: Reaching, clocks: Mapping[str, EngineClock]
+    windows: SessionWindows, reaching: Reaching, rows: pl.DataFrame, clocks: Mapping[str, EngineClock]
 ) -> pl.DataFrame:
     key, time_ms, own_ms, batch = map(reaching.column, ("key", "time_ms", "own_ms", "batch"))
-    apart = reaching.rows.select(pl.struct("partition", "key").rank("dense").cast(pl.Int64))["partition"].to_numpy()
+    apart = reaching.rows.select(pl.struct("partition", "key").rank("dense").cast(pl.Int64)).to_series().to_numpy()
     own = _followed(windows, apart, time_ms, own_ms, has_reach=True)
-    ours = _together(windows, key, time_ms, own != DROPPED)
-    by_engine: dict[str, Longs] = {}
-    for name, clock in clocks[KAFKA_STREAMS]._asdict().items():
-        if not modelled.is_spread_by_key:
-            by_engine[f"{KAFKA_STREAMS} {name}"] = _followed(windows, apart, time_ms, clock)
-            continue
-        # the order is open: a record joins at the most the session that all records make, at the least none
-        end_ms = time_ms
-        if name == "least":
-            every = pl.DataFrame({"session": _together(windows, key, time_ms, key >= 0), "time": time_ms})
-            end_ms = every.select(pl.col("time").max().over("session"))["time"].to_numpy()
-        by_engine[f"{KAFKA_STREAMS} {name}"] = _together(windows, key, time_ms, end_ms + windows.closes_ms(0) > clock)
+    found = {RESULT: _together(windows, key, time_ms, own != DROPPED)}
     order = np.argsort(batch, kind="stable")
-    for name, clock in clocks[STRUCTURED_STREAMING]._asdict().items():
-        found = np.empty(len(order), np.int64)
-        found[order] = _followed(windows, key[order], time_ms[order], clock[order], by_itself=True)
-        by_engine[f"{STRUCTURED_STREAMING} {name}"] = found
-    frame = pl.DataFrame({"row": np.arange(len(ours)), "key": key, "time": time_ms, RESULT: ours, **by_engine})
-    return frame.with_columns(
-        pl.when(pl.col(RESULT) != DROPPED).then(RESULT).alias(RESULT),
-        (pl.col(RESULT) != DROPPED).alias(OURS),
-        start=pl.col("time").min().over(RESULT),
-        end=pl.col("time").max().over(RESULT),
+    for name, of_kafka, of_spark in zip((least, most), *clocks.values(), strict=True):
+        if reaching.modelled.is_spread_by_key:
+            # the order is open: a record joins at the most the session that all records make, at the least none
+            sessions = pl.DataFrame({"session": _together(windows, key, time_ms, key >= 0), "time": time_ms})
+            ends = sessions.select(pl.col("time").max().over("session")) if name is least else sessions.select("time")
+            is_counted = ends["time"].to_numpy() + windows.closes_ms(0) > of_kafka
+            found[name(KAFKA_STREAMS)] = _together(windows, key, time_ms, is_counted)
+        else:
+            found[name(KAFKA_STREAMS)] = _followed(windows, apart, time_ms, of_kafka)
+        by_spark = found[name(STRUCTURED_STREAMING)] = np.empty(len(order), np.int64)
+        by_spark[order] = _followed(windows, key[order], time_ms[order], of_spark[order], by_itself=True)
+    ours, time = pl.col(RESULT) != DROPPED, pl.col("time_ms")
+    return rows.with_columns(**found).with_columns(
+        pl.when(ours).then(RESULT).alias(RESULT),
+        ours.alias(OURS),
+        start=time.min().over(RESULT),
+        end=time.max().over(RESULT),
     )
 
 

@@ -11,20 +11,11 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import polars as pl
+import pyarrow as pa
 
-from recount.advise.engine_clocks import (
-    DROPPED,
-    KAFKA_STREAMS,
-    OURS,
-    RESULT,
-    STRUCTURED_STREAMING,
-    judged_by,
-    least,
-    most,
-)
-from recount.advise.lens_log import Reaching, Records, reaching
+from recount.advise.engine_clocks import DROPPED, ENGINES, OURS, RESULT, STRUCTURED_STREAMING, judged_by, least, most
+from recount.advise.lens_log import Reaching, reaching
 from recount.advise.lens_model import Modelled, Span
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.windows import SessionWindows
@@ -34,8 +25,7 @@ from recount.runtime.times import readable
 FIRST = 10
 """How many records and results are listed of each engine, unless more are asked for."""
 _PLACES = 10
-_JUDGED = "judged"
-"""The column that says whether a record is one of those that are asked about."""
+_JUDGED = "is_judged"
 
 
 @dataclass(frozen=True)
@@ -51,10 +41,7 @@ class Between:
 
 @dataclass(frozen=True, kw_only=True)
 class DroppedRecord:
-    """A record that Recount counts and the engine drops; ``is_certain``: in whatever order it has read.
-
-    ``place`` is ``topic-partition@offset``.
-    """
+    """A record that Recount counts and the engine drops; ``is_certain``: in whatever order it has read."""
 
     place: str
     key: str | int
@@ -64,11 +51,10 @@ class DroppedRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class OtherResult:
-    """One result of Recount, and what the engine has of it, at the fewest and at the most records dropped.
+    """One result of Recount, and what the engine has of it, each as a row of window bounds and aggregates.
 
-    ``ours`` and each of theirs is a row of window bounds and aggregates; theirs are several where a session fell apart,
-    none where the result is lost. ``dropped`` are the first places of records that are missing. Of a window of which
-    not all records were read no values are given: ``ours`` is None.
+    Theirs are several where a session fell apart, none where the result is lost. ``dropped`` are the first places of
+    records that are missing. Of a window of which not all records were read no values are given: ``ours`` is None.
     """
 
     key: str | int
@@ -87,7 +73,7 @@ class EngineAnswer:
 
     ``dropped`` records are missing from a result that they fall into, ``dropped_of_ours`` from one in which Recount
     counts them. Of Recount's results ``changed`` are made of other records, and ``lost`` among them of none;
-    ``added`` are results that Recount has not. ``records`` and ``results`` are the first of them, those first that are
+    ``added`` are results that Recount has not. Of the first ``records`` and ``results`` those are first that are
     certain.
     """
 
@@ -104,11 +90,10 @@ class EngineAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class LensAnswer:
-    """The records that were looked at, and what each engine would have made of them.
+    """The ``records`` that reach the aggregation in the interval, and what each engine would have made of them.
 
-    ``records`` reach the aggregation in the interval, of which ``late`` are late for a window by Recount itself, in
-    ``batches`` batches, of ``batch_records`` where they were cut again; its ``results`` have one of these records.
-    ``read`` records were read in ``seconds``, those before the interval included.
+    ``late`` of them are late for a window by Recount itself; its ``results`` have one of them. ``read`` records were
+    read in ``seconds``, those before the interval included.
     """
 
     stream: str
@@ -134,7 +119,7 @@ class LensAnswer:
 def looked_at(
     modelled: Modelled,
     span: Span,
-    log: Iterable[Records],
+    log: Iterable[pa.RecordBatch],
     *,
     start_ms: int | None = None,
     end_ms: int | None = None,
@@ -144,14 +129,8 @@ def looked_at(
     """The answers of the other engines to ``log``, which is that of ``span``."""
     begun = time.monotonic()
     found = reaching(modelled, span, log)
-    # a partition that the interval has not read is not in it
-    since = np.full(max(span.bounds) + 1, np.iinfo(np.int64).max, np.int64)
-    since[list(span.judged_from)] = list(span.judged_from.values())
-    is_asked = found.column("offset") >= since[found.column("partition")]
-    judged = judged_by(modelled, span, found)
-    judged = judged.with_columns(pl.Series(_JUDGED, is_asked[judged["row"].to_numpy()]))
-    answers = _Answers(modelled, span, found, judged, first)
-    asked = judged.filter(_JUDGED)
+    judged = judged_by(span, found)
+    answers, asked = _Answers(found, span, judged, first), judged.filter(_JUDGED)
     return LensAnswer(
         stream=modelled.topology.name,
         windows=str(modelled.windows),
@@ -163,65 +142,60 @@ def looked_at(
         late=asked.filter(~pl.col(OURS))["row"].n_unique(),
         results=asked.filter(OURS)[RESULT].n_unique(),
         read=found.read,
-        engines=[answers.of(engine) for engine in (KAFKA_STREAMS, STRUCTURED_STREAMING)],
+        engines=[answers.of(engine) for engine in ENGINES],
         seconds=time.monotonic() - begun,
     )
 
 
+@dataclass(frozen=True)
 class _Answers:
     """The counts of an engine, and its first records and results, with their keys, places and values."""
 
-    def __init__(self, modelled: Modelled, span: Span, found: Reaching, judged: pl.DataFrame, first: int) -> None:
-        self._modelled, self._span, self._found, self._judged, self._first = modelled, span, found, judged, first
-        windows = modelled.windows
-        self._gap_ms = windows.gap_ms if isinstance(windows, SessionWindows) else None
+    found: Reaching
+    span: Span
+    judged: pl.DataFrame
+    first: int
 
     def of(self, engine: str) -> EngineAnswer:
         """Return the answer of ``engine``."""
-        flags = self._judged.with_columns(
-            surely=pl.col(least(engine)) == DROPPED, maybe=pl.col(most(engine)) == DROPPED
-        )
-        asked, of_ours = flags.filter(_JUDGED), flags.filter(_JUDGED, OURS)
-        surely, maybe = pl.col("surely"), pl.col("maybe")
-        known = _results(flags, engine)
-        dropped = of_ours.filter(maybe).group_by("row").agg(surely.any())
-        rows = dropped.sort("surely", "row", descending=[True, False]).head(self._first)
-        changed = known.filter("may_be_changed").sort(
-            "is_lost", "is_changed", "start", "key", descending=[True, True, False, False]
-        )
+        surely, maybe = (pl.col(name(engine)) == DROPPED for name in (least, most))
+        asked, known = self.judged.filter(_JUDGED), _results(self.judged, engine)
+        of_ours = asked.filter(OURS)
+        dropped = of_ours.filter(maybe).group_by("row").agg(is_sure=surely.any())
+        records = dropped.sort("is_sure", "row", descending=[True, False]).head(self.first)
+        order = {"is_lost": True, "is_changed": True, "start": False, "key": False}
+        changed = known.filter("may_be_changed").sort(*order, descending=list(order.values())).head(self.first)
         return EngineAnswer(
             engine=engine,
-            assumed=list(_assumed(engine, self._modelled, self._found)),
+            assumed=list(_assumed(engine, self.found)),
             dropped=Between(*(asked.filter(which)["row"].n_unique() for which in (surely, maybe))),
             dropped_of_ours=Between(*(of_ours.filter(which)["row"].n_unique() for which in (surely, maybe))),
             lost=Between(*(known.filter(which).height for which in ("is_lost", "may_be_lost"))),
             changed=Between(*(known.filter(which).height for which in ("is_changed", "may_be_changed"))),
-            added=_added(flags, engine),
-            records=[self._record(*row) for row in rows.iter_rows()],
-            results=[
-                self._result(engine, *row) for row in changed.select(RESULT, "is_changed").head(self._first).iter_rows()
-            ],
+            added=_added(self.judged, engine),
+            records=[self._record(row, is_sure) for row, is_sure in records.iter_rows()],
+            results=[self._result(engine, *row) for row in changed.select(RESULT, "is_changed").iter_rows()],
         )
 
     def _record(self, row: int, is_certain: bool) -> DroppedRecord:
-        there = self._found.rows.row(row, named=True)
-        key, time_ms = self._found.keys[there["key"]], there["time_ms"]
-        return DroppedRecord(place=self._place(row), key=key, time_ms=time_ms, is_certain=is_certain)
+        key, time_ms = self.found.rows.select("key", "time_ms").row(row)
+        return DroppedRecord(place=self._place(row), key=self.found.keys[key], time_ms=time_ms, is_certain=is_certain)
 
     def _result(self, engine: str, result: int, is_certain: bool) -> OtherResult:
-        of_it = self._judged.filter(pl.col(RESULT) == result)
+        of_it = self.judged.filter(pl.col(RESULT) == result)
         key, start, end = of_it.select("key", "start", "end").row(0)
-        is_whole = start >= self._span.whole_since_ms
-        missing = of_it.filter(pl.col(OURS) & (pl.col(most(engine)) == DROPPED))["row"].to_list()
+        is_whole = start >= self.span.whole_since_ms
+        missing = of_it.filter(OURS, pl.col(most(engine)) == DROPPED)["row"].to_list()
         bounds = {WINDOW_START: start, WINDOW_END: end}
+        theirs = [self._theirs(of_it, name(engine), bounds) if is_whole else [] for name in (least, most)]
         return OtherResult(
-            key=self._found.keys[key],
+            key=self.found.keys[key],
             window_start=start,
             window_end=end,
             is_certain=is_certain,
-            ours={**bounds, **self._values(of_it.filter(OURS)["row"].to_list())} if is_whole else None,
-            theirs_at_least_dropped=self._theirs(of_it, least(engine), bounds) if is_whole else [],
-            theirs_at_most_dropped=self._theirs(of_it, most(engine), bounds) if is_whole else [],
+            ours={**bounds, **self._values(of_it.filter(OURS)["row"])} if is_whole else None,
+            theirs_at_least_dropped=theirs[0],
+            theirs_at_most_dropped=theirs[1],
             dropped=[self._place(row) for row in missing[:_PLACES]],
         )
 
@@ -229,55 +203,53 @@ class _Answers:
         """Every result of the engine that has one of these records."""
         found = []
         for number in sorted(set(of_it[reading].to_list()) - {DROPPED}):
-            rows = self._judged.filter(pl.col(reading) == number)["row"].to_list()
-            if self._gap_ms is not None:
-                times = self._found.column("time_ms")[rows]
-                bounds = {WINDOW_START: int(times.min()), WINDOW_END: int(times.max())}
-            found.append({**bounds, **self._values(rows)})
+            theirs = self.judged.filter(pl.col(reading) == number)
+            if isinstance(self.found.modelled.windows, SessionWindows):
+                start, end = theirs.select(pl.col("time_ms").min(), pl.col("time_ms").max().alias("end")).row(0)
+                bounds = {WINDOW_START: start, WINDOW_END: end}
+            found.append({**bounds, **self._values(theirs["row"])})
         return found
 
-    def _values(self, rows: Sequence[int]) -> dict[str, Any]:
+    def _values(self, rows: pl.Series) -> dict[str, Any]:
         """The aggregates over the records of these rows, by the reference interpreter."""
-        made = results(self._modelled.aggregate.aggregates, self._found.records(sorted(rows)), self._gap_ms)
+        modelled = self.found.modelled
+        gap_ms = modelled.windows.gap_ms if isinstance(modelled.windows, SessionWindows) else None
+        made = results(modelled.aggregate.aggregates, self.found.records(rows.sort().to_list()), gap_ms)
         return {name: format(value, "f") if isinstance(value, Decimal) else value for name, value in made.items()}
 
     def _place(self, row: int) -> str:
-        there = self._found.rows.row(row, named=True)
-        return f"{self._span.topic}-{there['partition']}@{there['offset']}"
+        partition, offset = self.found.rows.select("partition", "offset").row(row)
+        return f"{self.span.topic}-{partition}@{offset}"
 
 
-def _results(flags: pl.DataFrame, engine: str) -> pl.DataFrame:
+def _results(judged: pl.DataFrame, engine: str) -> pl.DataFrame:
     """Recount's results with a record that is asked about, each with what it may have become.
 
     It is changed for certain by a record that is dropped, or added, for certain. It may be changed by one that may be,
     or where its records are in another session, or in several.
     """
-    ours, surely, maybe = pl.col(OURS), pl.col("surely"), pl.col("maybe")
+    ours, (surely, maybe) = pl.col(OURS), (pl.col(name(engine)) == DROPPED for name in (least, most))
     may_be_changed = ((ours & maybe) | (~ours & ~surely)).any()
     for name in (least(engine), most(engine)):
-        size = f"size {name}"
-        flags = flags.with_columns(pl.when(pl.col(name) != DROPPED).then(pl.len().over(name)).alias(size))
         kept = pl.col(name).filter(pl.col(name) != DROPPED)
-        may_be_changed |= ~((kept.n_unique() == 1) & (pl.col(size).max() == ours.sum()))
-    grouped = (
-        flags.drop_nulls(RESULT)
-        .group_by(RESULT)
-        .agg(
-            pl.col("key", "start").first(),
-            pl.col(_JUDGED).any(),
-            has_ours=ours.any(),
-            is_lost=surely.all(),
-            may_be_lost=maybe.all(),
-            is_changed=((ours & surely) | (~ours & ~maybe)).any(),
-            may_be_changed=may_be_changed,
-        )
+        judged = judged.with_columns(pl.when(pl.col(name) != DROPPED).then(pl.len().over(name)).alias(f"size {name}"))
+        may_be_changed |= ~((kept.n_unique() == 1) & (pl.col(f"size {name}").max() == ours.sum()))
+    grouped = judged.drop_nulls(RESULT).group_by(RESULT)
+    found = grouped.agg(
+        pl.col("key", "start").first(),
+        pl.col(_JUDGED).any(),
+        has_ours=ours.any(),
+        is_lost=surely.all(),
+        may_be_lost=maybe.all(),
+        is_changed=((ours & surely) | (~ours & ~maybe)).any(),
+        may_be_changed=may_be_changed,
     )
-    return grouped.filter(_JUDGED, "has_ours")
+    return found.filter(_JUDGED, "has_ours")
 
 
-def _added(flags: pl.DataFrame, engine: str) -> Between:
+def _added(judged: pl.DataFrame, engine: str) -> Between:
     """The fewest are added where the most records are dropped."""
-    known = flags.with_columns(stands=pl.col(OURS).any().over(RESULT) & pl.col(RESULT).is_not_null())
+    known = judged.with_columns(stands=pl.col(OURS).any().over(RESULT) & pl.col(RESULT).is_not_null())
     found = []
     for name in (most(engine), least(engine)):
         theirs = known.filter(pl.col(name) != DROPPED).group_by(name)
@@ -286,8 +258,9 @@ def _added(flags: pl.DataFrame, engine: str) -> Between:
     return Between(min(found), max(found))
 
 
-def _assumed(engine: str, modelled: Modelled, found: Reaching) -> Iterator[str]:
+def _assumed(engine: str, found: Reaching) -> Iterator[str]:
     """The sentences about ``engine``."""
+    modelled = found.modelled
     grace, has_sessions = readable(modelled.windows.grace_ms), isinstance(modelled.windows, SessionWindows)
     if engine == STRUCTURED_STREAMING:
         yield f"a watermark with a delay of {grace}, on all partitions, set where the topic is read"
@@ -306,9 +279,10 @@ def _assumed(engine: str, modelled: Modelled, found: Reaching) -> Iterator[str]:
         )
     else:
         yield "records keep their key, so a task reads one partition, and its stream time is in the log"
-        if found.keys_in_several_partitions:
+        places = found.rows.group_by("key").agg(pl.col("partition").n_unique())
+        if several := places.filter(pl.col("partition") > 1).height:
             yield (
-                f"{found.keys_in_several_partitions:,} keys lie in several partitions: Kafka Streams has a result of "
+                f"{several:,} keys lie in several partitions: Kafka Streams has a result of "
                 "each partition, which are taken together here"
             )
     if has_sessions:

@@ -25,8 +25,7 @@ from recount.runtime.times import A_TIME, instant_ms, quantity, told_time
 from recount.tables.batch_proofs import Proofs
 from recount.tables.places import Tables
 
-_NAMES = {"kafka-streams": "Kafka Streams", "structured-streaming": "Structured Streaming"}
-_COUNTS = {
+COUNTS = {
     "records dropped": "dropped",
     "of these counted by Recount": "dropped_of_ours",
     "results lost": "lost",
@@ -67,12 +66,11 @@ def lens(
 def told(answer: LensAnswer) -> Iterator[str | Table]:
     """All of ``answer`` but its cost."""
     yield from heading(answer)
-    totals = Table(box=SIMPLE)
-    totals.add_column("")
-    for engine in answer.engines:
-        totals.add_column(engine_name(engine), justify="right")
-    for head, name in _COUNTS.items():
+    totals = Table("", *(engine_name(engine) for engine in answer.engines), box=SIMPLE)
+    for head, name in COUNTS.items():
         totals.add_row(head, *(str(getattr(engine, name)) for engine in answer.engines))
+    for column in totals.columns[1:]:
+        column.justify = "right"
     yield totals
     for engine in answer.engines:
         yield f"{engine_name(engine)}, assumed:"
@@ -80,10 +78,8 @@ def told(answer: LensAnswer) -> Iterator[str | Table]:
         if engine.results:
             yield _table(RESULT_HEADS, result_cells(engine))
         if engine.records:
-            rows = (
-                (one.place, one.key, told_time(one.time_ms), "certainly" if one.is_certain else "possibly")
-                for one in engine.records
-            )
+            certain = {True: "certainly", False: "possibly"}
+            rows = ((one.place, one.key, told_time(one.time_ms), certain[one.is_certain]) for one in engine.records)
             yield _table(("record", "key", "time", "dropped"), rows)
 
 
@@ -98,13 +94,13 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
 
 
 def engine_name(engine: EngineAnswer) -> str:
-    """The name of the engine as its makers write it."""
-    return _NAMES[engine.engine]
+    """The name of the engine as its makers write it: ``kafka-streams`` is Kafka Streams."""
+    return engine.engine.replace("-", " ").title()
 
 
 def told_counts(engine: EngineAnswer) -> str:
     """The counts of one engine in a line."""
-    return "; ".join(f"{head} {getattr(engine, name)}" for head, name in _COUNTS.items())
+    return "; ".join(f"{head} {getattr(engine, name)}" for head, name in COUNTS.items())
 
 
 def heading(answer: LensAnswer) -> Iterator[str]:
@@ -130,14 +126,11 @@ def result_cells(engine: EngineAnswer) -> Iterator[Sequence[str]]:
     """The first results that the engine lacks or has otherwise, below ``RESULT_HEADS``; cells can have lines."""
     for one in engine.results:
         window = f"{told_time(one.window_start)}\n{told_time(one.window_end)}"
-        theirs = (one.theirs_at_least_dropped, one.theirs_at_most_dropped)
-        unknown = ["not read"] * 3 if one.ours is None else None
-        values = unknown or [_row(one.ours or {}), *(_rows(each) for each in theirs)]
+        values = ["not read"] * 3
+        if one.ours is not None:
+            theirs = (one.theirs_at_least_dropped, one.theirs_at_most_dropped)
+            values = [_row(one.ours), *("\n".join(map(_row, rows)) or "lost" for rows in theirs)]
         yield [str(one.key), window, *values, "\n".join(one.dropped)]
-
-
-def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    return "\n".join(map(_row, rows)) or "lost"
 
 
 def _row(row: Mapping[str, Any]) -> str:
@@ -163,7 +156,7 @@ def lens_of(
     modelled, tables = Modelled.of(topology), Tables(settings.data)
     proofs = Proofs(state=tables.state(topology.name), moved_to=tables.ledger(topology.name))
     span = span_of(modelled, (entry.proof for entry in proofs.newest_first()), start_ms, end_ms)
-    to_read = sum(span.records.values())
+    to_read = int(span.parts["records"].sum())
     if most_records is not None and to_read > most_records:
         raise Terminal(
             "the lens would have to read too many records",
@@ -173,12 +166,5 @@ def lens_of(
         )
     if batch_records is not None:
         span = span.in_batches_of(batch_records)
-    return looked_at(
-        modelled,
-        span,
-        records_of(span, Connection.of(settings), tables),
-        start_ms=start_ms,
-        end_ms=end_ms,
-        batch_records=batch_records,
-        first=first,
-    )
+    log = records_of(span, Connection.of(settings), tables)
+    return looked_at(modelled, span, log, start_ms=start_ms, end_ms=end_ms, batch_records=batch_records, first=first)

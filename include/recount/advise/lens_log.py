@@ -1,11 +1,11 @@
 """The raw log of an offset range without Spark, and its records as they reach the aggregation.
 
-Kafka has what is newer, the topic's archive what is older. Stateless steps run on the fields of each record.
+Kafka has what is newer, the topic's archive what is older. Records are decoded, and pass the stateless steps, as in the
+stream's own tasks.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -16,33 +16,33 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from recount.advise.lens_model import NEVER, Longs, Modelled, Span
+from recount.declare.columns import IS_NULL, TIMESTAMP
 from recount.declare.operators.keys_and_fields import columns_read, topics_needing_a_key
-from recount.declare.operators.stateless import Repartition
-from recount.formats.record_decoder import GivenHeaders, RecordDecoder
+from recount.engine.operators.batch_operator import Batch
+from recount.engine.operators.batch_rows import OFFSET, PARTITION, REACHED, WITHIN
+from recount.engine.operators.batch_stateless import StatelessOperator
+from recount.engine.operators.folds import python_rows
+from recount.engine.operators.set_aside import Ranges
+from recount.engine.stage.map_stage import HEADERS, INPUT_COLUMNS, Intake
+from recount.engine.stage.polars_expressions import field_column
+from recount.engine.stage.record_stage import HandedOn
 from recount.kafka.connection import Connection
 from recount.kafka.dead_letters import record_headers
 from recount.kafka.offsets import is_compacted, log_ranges, messages, partitions_of
-from recount.reference.record_clock import Clock, StatelessOperator
-from recount.reference.records import Entry, Journal, Record
+from recount.reference.records import Entry, Record
 from recount.runtime.errors import Terminal
 from recount.tables.places import Tables
 
 _AT_ONCE = 50_000
+_HEADERS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
+_TYPES = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.binary(), pa.binary(), _HEADERS)
+LOG = pa.schema(list(zip((*INPUT_COLUMNS, HEADERS), _TYPES, strict=True)))
+"""Records as they lie in the log; a batch has those of one partition, in offset order."""
+_ALONE = Batch(reached={}, stood={}, times=pl.DataFrame(), known=frozenset(), awake=frozenset())
+"""The steps look at each record by itself."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Records:
-    """Records of one partition in offset order, as they lie in the log."""
-
-    partition: int
-    offsets: Sequence[int]
-    timestamps_ms: Sequence[int]
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Sequence[GivenHeaders] = ()
-
-
-def records_of(span: Span, connection: Connection, tables: Tables) -> Iterator[Records]:
+def records_of(span: Span, connection: Connection, tables: Tables) -> Iterator[pa.RecordBatch]:
     """The records of ``span``, partition by partition, at most 50,000 at once.
 
     Raises ``Terminal`` where there are not as many as the stream has read.
@@ -51,199 +51,148 @@ def records_of(span: Span, connection: Connection, tables: Tables) -> Iterator[R
     is_archived = DeltaTable.is_deltatable(tables.archive(span.topic))
     # nothing of a compacted topic that has an archive
     is_from_archive = is_archived and is_compacted(connection, span.topic)
-    since = {partition: one.end if is_from_archive else one.start for (_, partition), one in kept.items()}
     for partition, (start, end) in span.ranges.items():
-        found = 0
-        first = min(max(start, since[partition]), end)
+        on_kafka = kept[span.topic, partition]
+        first = min(max(start, on_kafka.end if is_from_archive else on_kafka.start), end)
         older = _archived(tables, span.topic, partition, start, first) if is_archived and start < first else ()
-        for records in chain(older, _on_kafka(connection, span.topic, partition, first, end)):
-            found += len(records.offsets)
+        newer = _on_kafka(connection, span.topic, partition, first, end)
+        found, expected = 0, int(span.parts.filter(pl.col("partition") == partition)["records"].sum())
+        for records in chain(older, newer):
+            found += records.num_rows
             yield records
-        if found != span.records[partition]:
+        if found != expected:
             raise Terminal(
                 f"the log of {span.topic}-{partition} is not what the stream has read",
                 given=f"{found:,} records at offsets {start} to {end}",
-                expected=f"{span.records[partition]:,} records, as its ledger says",
+                expected=f"{expected:,} records, as its ledger says",
                 remedy="records have expired, or a key was erased: look at a later interval (--start), or declare "
                 "Archive(topic=...) and run it before records expire",
             )
 
 
-def _archived(tables: Tables, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
+def _archived(tables: Tables, topic: str, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
     place, inside = pl.col("partition") == partition, pl.col("offset").is_between(start, end, closed="left")
-    rows = (
-        pl.scan_delta(tables.archive(topic))
-        .filter(place & inside)
-        .select("offset", "timestamp_ms", "key", "value", "headers")
-    )
-    for part in rows.collect().sort("offset").iter_slices(_AT_ONCE):
-        yield Records(
-            partition=partition,
-            offsets=part["offset"].to_list(),
-            timestamps_ms=part["timestamp_ms"].to_list(),
-            keys=part["key"].to_list(),
-            values=part["value"].to_list(),
-            headers=part["headers"].to_list(),
-        )
+    rows = pl.scan_delta(tables.archive(topic)).filter(place & inside).with_columns(topic=pl.lit(topic))
+    found = rows.select(LOG.names).collect().sort("offset")
+    yield from found.to_arrow().cast(LOG).to_batches(_AT_ONCE)
 
 
-def _on_kafka(connection: Connection, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
+def _on_kafka(connection: Connection, topic: str, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
     found = messages(connection, topic, partition, start, end, "read_committed")
     while part := list(islice(found, _AT_ONCE)):
-        yield Records(
-            partition=partition,
-            offsets=[message.offset() or 0 for message in part],
-            timestamps_ms=[message.timestamp()[1] for message in part],
-            keys=[_raw(message.key()) for message in part],
-            values=[_raw(message.value()) for message in part],
-            headers=[[{"key": name, "value": _raw(value)} for name, value in record_headers(one)] for one in part],
-        )
-
-
-def _raw(found: str | bytes | None) -> bytes | None:
-    return found.encode() if isinstance(found, str) else found
-
-
-@dataclass(frozen=True, kw_only=True)
-class GoodRecords:
-    """The good records of one partition, in offset order; ``fields`` have the key among them.
-
-    Good is a record that can be decoded, has the key that is needed, and is no later than it may be.
-    """
-
-    partition: int
-    offsets: Longs
-    times_ms: Longs
-    fields: pa.RecordBatch
-    is_null: Sequence[bool]
-
-    def only(self, at: Longs) -> GoodRecords:
-        """Return those at these places."""
-        return GoodRecords(
-            partition=self.partition,
-            offsets=self.offsets[at],
-            times_ms=self.times_ms[at],
-            fields=self.fields.take(at),
-            is_null=[self.is_null[place] for place in at],
-        )
-
-
-class Steps:
-    """Decoding, and the stateless steps from the source to the aggregation."""
-
-    def __init__(self, modelled: Modelled) -> None:
-        self._topic, self._key = modelled.source.topic, modelled.source.key
-        self._is_key_needed = self._topic.name in topics_needing_a_key(modelled.topology)
-        self._journal = Journal()
-        self._decoder = RecordDecoder(self._topic, columns_read(modelled.topology, self._topic))
-        clock = Clock([self._topic.name])
-        self._steps = [
-            StatelessOperator(node=step, clock=clock, journal=self._journal)
-            for step in modelled.steps
-            if not isinstance(step, Repartition)
+        rows = [
+            (
+                *(topic, partition, one.offset(), one.timestamp()[1], one.key(), one.value()),
+                [{"key": name, "value": value} for name, value in record_headers(one)],
+            )
+            for one in part
         ]
-
-    def good(self, records: Records, latest_ms: Longs) -> GoodRecords:
-        """Return the good ones of ``records``, none later than its ``latest_ms``. A key that is no text is none."""
-        decoded = self._decoder.decode(records.values, pa.array(records.keys, pa.binary()), records.headers)
-        named = self._topic.event_time
-        times = pa.array(records.timestamps_ms, pa.int64()) if named is None else decoded.columns[named]
-        times_ms = times.fill_null(-1).to_numpy(zero_copy_only=False)
-        is_good = (times_ms >= 0) & (times_ms <= latest_ms)
-        is_good[[fault.index for fault in decoded.faults]] = False
-        if self._is_key_needed:
-            is_good &= decoded.keys.is_valid().to_numpy(zero_copy_only=False)
-        everything = GoodRecords(
-            partition=records.partition,
-            offsets=np.array(records.offsets, np.int64),
-            times_ms=times_ms,
-            fields=pa.RecordBatch.from_pydict({**decoded.columns, self._key: decoded.keys}),
-            is_null=[value is None for value in records.values],
-        )
-        return everything.only(np.flatnonzero(is_good))
-
-    def passed(self, records: GoodRecords) -> Iterator[list[Record]]:
-        """Yield what the steps make of each record, nothing where a function raised."""
-        places = zip(records.offsets.tolist(), records.times_ms.tolist(), records.is_null, strict=True)
-        for row, (offset, time_ms, is_null) in zip(records.fields.to_pylist(), places, strict=True):
-            entry = Entry(topic=self._topic.name, partition=records.partition, offset=offset, timestamp_ms=time_ms)
-            order = (self._topic.name, records.partition, offset)
-            found = [Record(row=row, timestamp_ms=time_ms, order=order, entry=entry, is_null=is_null)]
-            for step in self._steps:
-                found = [made for record in found for made in step.receive(record, 0)]
-            yield [] if entry in self._journal.raised else found
+        columns = zip(zip(*rows, strict=True), LOG.types, strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array(column, kind) for column, kind in columns], schema=LOG)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reaching:
     """The records that reach the aggregation with a key, in the order of (partition, offset).
 
-    ``rows`` has a row of integers for each. A flat-map can make several of a record: ``number`` counts them. ``own_ms``
-    is the stream time of the record's own partition at its offset, by which Recount judges. ``key`` is an index of
-    ``keys``, ``batch`` the number of its batch. ``seen_ms`` is the largest event time of every batch among all records
-    that can be decoded, of which steps may have dropped some. ``read`` is how many records were read.
+    ``rows`` has of each, beside its fields, ``partition``, ``offset``, ``time_ms``; ``own_ms``, the stream time of its
+    own partition at its offset, by which Recount judges; ``key``, an index of ``keys``; ``batch``, in which the other
+    engines read it; ``is_judged``: whether it is asked about. ``seen_ms`` is the largest event time of every batch
+    among all good records, of which steps may have dropped some. ``read`` is how many records were read.
     """
 
+    modelled: Modelled
     rows: pl.DataFrame
     keys: Sequence[str | int]
     seen_ms: Longs
     read: int
-    steps: Steps
-    good: Sequence[GoodRecords]
 
     def column(self, name: str) -> Longs:
         """Return a column of ``rows``."""
         return self.rows[name].to_numpy()
 
-    @property
-    def keys_in_several_partitions(self) -> int:
-        """How many keys have records in more than one source partition."""
-        return self.rows.group_by("key").agg(pl.col("partition").n_unique()).filter(pl.col("partition") > 1).height
-
     def records(self, rows: Sequence[int]) -> Iterator[Record]:
-        """The records of ``rows``, which rise, as they reach the aggregation."""
-        wanted = self.rows[rows]
-        for part in self.good:
-            mine = wanted.filter(
-                pl.col("partition") == part.partition, pl.col("offset").is_between(*part.offsets[[0, -1]])
-            )
-            made = self.steps.passed(part.only(np.searchsorted(part.offsets, mine["offset"].to_numpy())))
-            yield from (one[number] for one, number in zip(made, mine["number"], strict=True))
+        """The records of ``rows``, as they reach the aggregation."""
+        chosen, topic = self.rows[rows], self.modelled.source.topic.name
+        places = chosen.select("partition", "offset", "time_ms", IS_NULL).iter_rows()
+        fields = python_rows(chosen, self.modelled.aggregate.input.fields)
+        for row, (partition, offset, time_ms, is_null) in zip(fields, places, strict=True):
+            entry = Entry(topic=topic, partition=partition, offset=offset, timestamp_ms=time_ms)
+            order = (topic, partition, offset)
+            yield Record(row=row, timestamp_ms=time_ms, order=order, entry=entry, is_null=is_null)
 
 
-_COLUMNS = ("partition", "offset", "number", "time_ms", "own_ms", "key", "batch")
-
-
-def reaching(modelled: Modelled, span: Span, log: Iterable[Records]) -> Reaching:
+def reaching(modelled: Modelled, span: Span, log: Iterable[pa.RecordBatch]) -> Reaching:
     """Decode ``log`` and send it down the steps, partition by partition in offset order.
 
     A record without the key that the aggregation needs advances no clock; one that is filtered advances Recount's.
     """
-    steps, key_name = Steps(modelled), modelled.aggregate.key
-    codes: dict[str | int, int] = {}
-    cells = array("q")
-    reached_ms = dict(span.reached_ms)
-    seen_ms, read, kept = np.full(span.batches, NEVER, np.int64), 0, []
+    steps, key = _Steps(modelled, span), field_column(modelled.aggregate.key)
+    read, good, rows = 0, [], []
     for records in log:
-        read += len(records.offsets)
-        partition, offsets = records.partition, np.array(records.offsets, np.int64)
-        recorded = np.searchsorted(span.recorded_bounds[partition][1:], offsets, "right")
-        good = steps.good(records, span.recorded_ms[recorded] + modelled.topology.max_future_ms)
-        if not len(good.offsets):
-            continue
-        kept.append(good)
-        batches = np.searchsorted(span.bounds[partition][1:], good.offsets, "right")
-        np.maximum.at(seen_ms, batches, good.times_ms)
-        places = zip(good.offsets.tolist(), good.times_ms.tolist(), batches.tolist(), strict=True)
-        for (offset, time_ms, batch), made in zip(places, steps.passed(good), strict=True):
-            keys = [record.row[key_name] for record in made]
-            if keys and all(key is None for key in keys):
-                continue
-            own_ms = reached_ms[partition] = max(time_ms, reached_ms.get(partition, time_ms))
-            for number, key in enumerate(keys):
-                if key is not None:
-                    code = codes.setdefault(key, len(codes))
-                    cells.extend((partition, offset, number, time_ms, own_ms, code, batch))
-    table = np.array(cells, np.int64).reshape(-1, len(_COLUMNS))
-    rows = pl.DataFrame({name: table[:, place] for place, name in enumerate(_COLUMNS)}).with_row_index("row")
-    return Reaching(rows=rows, keys=list(codes), seen_ms=seen_ms, read=read, steps=steps, good=kept)
+        read += records.num_rows
+        taken, passed = steps.taken(records)
+        good.append(taken)
+        rows.append(passed)
+    entries, reached = pl.concat(good), pl.concat(rows)
+    keyed = reached.filter(pl.col(key).is_not_null())
+    place, time = [PARTITION, OFFSET], pl.col("time_ms")
+    keyless = reached.join(keyed, place, "anti").select(place).unique().with_columns(is_keyless=pl.lit(value=True))
+    stood = pl.DataFrame(list(span.reached_ms.items()), {PARTITION: pl.Int32(), "stood_ms": pl.Int64()}, orient="row")
+    clocked = entries.join(keyless, place, "left", maintain_order="left").join(
+        stood, PARTITION, "left", maintain_order="left"
+    )
+    advancing = pl.when(pl.col("is_keyless").is_null()).then(time)
+    own_ms = pl.max_horizontal(advancing.cum_max().forward_fill().over(PARTITION), "stood_ms")
+    keys = keyed[key].unique(maintain_order=True)
+    seen = entries.group_by("batch").agg(time.max())
+    seen_ms = np.full(span.batches, NEVER, np.int64)
+    seen_ms[seen["batch"].to_numpy()] = seen["time_ms"].to_numpy()
+    timed = clocked.with_columns(own_ms=own_ms).drop("is_keyless", "stood_ms")
+    numbered = pl.DataFrame({key: keys}).with_row_index("key").with_columns(pl.col("key").cast(pl.Int64))
+    found = keyed.join(timed, place, maintain_order="left").join(numbered, key, maintain_order="left")
+    return Reaching(
+        modelled=modelled, rows=found.with_row_index("row"), keys=keys.to_list(), seen_ms=seen_ms, read=read
+    )
+
+
+class _Steps:
+    """Decoding, and the stateless steps from the source to the aggregation."""
+
+    def __init__(self, modelled: Modelled, span: Span) -> None:
+        topology, self._source = modelled.topology, modelled.source
+        topic, by_offset = self._source.topic, ["offset", "batch"]
+        self._max_future_ms = topology.max_future_ms
+        self._intake = Intake(
+            self._source,
+            columns_read(topology, topic),
+            needs_key=topic.name in topics_needing_a_key(topology),
+            latest_ms=int(span.parts.select(pl.col("recorded_ms").max()).item()) + self._max_future_ms,
+        )
+        self._entered = HandedOn(self._source, topic.name, frozenset(), ordered=False)
+        self._steps = [(Ranges(step), StatelessOperator(node=step)) for step in modelled.steps]
+        own = span.parts.select("partition", "offset", "recorded_ms", is_judged=pl.col("recorded_ms") >= span.start_ms)
+        self._own, self._cuts = (one.sort("offset", maintain_order=True) for one in (own, span.cuts.sort(by_offset)))
+
+    def taken(self, records: pa.RecordBatch) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The places, times and batches of the good ones of ``records``; and what the steps make of them.
+
+        Good is a record that can be decoded, has the key that is needed, and is no later than its own batch says it may
+        be. Nothing is made of a record for which a function raised.
+        """
+        good, _ = self._intake.take(records)
+        for parts in (self._own, self._cuts):
+            good = good.join_asof(parts, on=OFFSET, by=PARTITION, check_sortedness=False)
+        good = good.filter(pl.col(TIMESTAMP) <= pl.col("recorded_ms") + self._max_future_ms)
+        is_null = pl.col("record_value").is_null()
+        rows = self._entered.rows(good.with_columns(is_null.alias(IS_NULL), pl.col(TIMESTAMP).alias(REACHED)))
+        raised = list[pl.DataFrame]()
+        for ranges, step in self._steps:
+            rows, beyond = ranges.checked(rows)
+            output = step.process(_ALONE, [rows])
+            rows, raised = output.rows, [*raised, beyond, output.raised]
+        for one in raised:
+            rows = rows.join(one, OFFSET, "anti", maintain_order="left")
+        entries = good.select(PARTITION, OFFSET, "batch", "is_judged", time_ms=TIMESTAMP)
+        fields = [name for name in rows.columns if name.startswith(field_column(""))]
+        return entries, rows.select(*fields, PARTITION, OFFSET, WITHIN, IS_NULL)

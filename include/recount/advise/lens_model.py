@@ -5,14 +5,23 @@ Modelled are those with one source, stateless steps, one windowed aggregation.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-from recount.declare.operators.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
+from recount.declare.operators.nodes import (
+    Filter,
+    Node,
+    SelectKey,
+    Sink,
+    Source,
+    Stateless,
+    WindowedAggregate,
+    WithFields,
+)
 from recount.declare.operators.stateless import FlatMap, Peek, Repartition, Select
 from recount.declare.topology import Topology
 from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
@@ -20,11 +29,14 @@ from recount.runtime.errors import Terminal
 from recount.runtime.times import told_window
 from recount.tables.ledger import BatchProof
 
-_STATELESS = (Filter, WithFields, SelectKey, Select, FlatMap, Repartition, Peek)
-"""``Foreach`` is a ``Peek``."""
+_STEPS = (Filter, WithFields, SelectKey, Select, FlatMap, Repartition)
 Longs = npt.NDArray[np.int64]
 NEVER = int(np.iinfo(np.int64).min)
 """The clock of which nothing has been seen yet."""
+CUTS = {"partition": pl.Int32(), "offset": pl.Int64(), "batch": pl.Int64()}
+"""From which offset of each partition on a batch reads, until its next cut."""
+PARTS = {**CUTS, "end": pl.Int64(), "records": pl.Int64(), "recorded_ms": pl.Int64()}
+"""What the stream's own batches have read of each partition, and when they were recorded."""
 
 
 class NoModel(Terminal):
@@ -40,15 +52,17 @@ class Modelled:
 
     topology: Topology
     source: Source
-    steps: tuple[Filter | WithFields | SelectKey | Select | FlatMap | Repartition, ...]
+    steps: tuple[Stateless, ...]
     aggregate: WindowedAggregate
+    windows: TimeWindows | SessionWindows
 
     @classmethod
     def of(cls, topology: Topology) -> Modelled:
         """The way through ``topology``; raises ``NoModel`` with the name of the operator that has no model."""
         aggregates = [node for node in topology.nodes() if isinstance(node, WindowedAggregate)]
         for node in topology.nodes():
-            if node not in aggregates and not isinstance(node, (Source, Sink, *_STATELESS)):
+            # a Foreach is a Peek
+            if node not in aggregates and not isinstance(node, (Source, Sink, Peek, *_STEPS)):
                 raise _no_model(topology, str(node))
         if len(aggregates) != 1:
             raise _no_model(topology, f"{len(aggregates)} windowed aggregations")
@@ -56,19 +70,21 @@ class Modelled:
         way: list[Node] = [aggregate]
         while way[-1].inputs:
             way += way[-1].inputs
-        source, *steps = reversed(way[1:])
+        source, steps, windows = way[-1], [one for one in way[:0:-1] if isinstance(one, _STEPS)], aggregate.windows
         assert isinstance(source, Source), "no other operator is without an input"
-        kept = tuple(step for step in steps if not isinstance(step, Peek))
-        objection = _objection(topology, aggregate, kept)
-        if objection is not None:
-            raise _no_model(topology, objection)
-        return cls(topology=topology, source=source, steps=kept, aggregate=aggregate)  # type: ignore[arg-type]
-
-    @property
-    def windows(self) -> TimeWindows | SessionWindows:
-        """The windows of the aggregation."""
-        assert isinstance(self.aggregate.windows, TimeWindows | SessionWindows), "checked by of"
-        return self.aggregate.windows
+        keyed = [number for number, step in enumerate(steps) if isinstance(step, SelectKey)]
+        spread = [number for number, step in enumerate(steps) if isinstance(step, Repartition)]
+        if isinstance(windows, GlobalWindow | LastN):
+            raise _no_model(topology, f"{aggregate}: no record is late for it in any engine")
+        if isinstance(windows, SlidingWindows):
+            raise _no_model(topology, str(aggregate))
+        if isinstance(windows, SessionWindows) and windows.max_duration_ms is not None:
+            raise _no_model(topology, f"{windows}: neither of the others has a longest duration of sessions")
+        if spread and (len(spread) > 1 or spread[0] < max(keyed, default=0)):
+            raise _no_model(topology, f"{steps[spread[0]]}, after which records are spread once more")
+        if any(one.topic != source.topic for one in topology.sources):
+            raise _no_model(topology, f"{len(topology.sources)} source topics")
+        return cls(topology=topology, source=source, steps=tuple(steps), aggregate=aggregate, windows=windows)
 
     @property
     def is_spread_by_key(self) -> bool:
@@ -79,23 +95,6 @@ class Modelled:
     def declared_tasks(self) -> int | None:
         """Into how many partitions they would be spread; None: as many as the source topic has."""
         return next((step.partitions for step in self.steps if isinstance(step, Repartition)), None)
-
-
-def _objection(topology: Topology, aggregate: WindowedAggregate, steps: Sequence[Node]) -> str | None:
-    windows = aggregate.windows
-    if isinstance(windows, GlobalWindow | LastN):
-        return f"{aggregate}: no record is late for it in any engine"
-    if isinstance(windows, SlidingWindows):
-        return str(aggregate)
-    if isinstance(windows, SessionWindows) and windows.max_duration_ms is not None:
-        return f"{windows}: neither of the others has a longest duration of sessions"
-    keyed = [number for number, step in enumerate(steps) if isinstance(step, SelectKey)]
-    spread = [number for number, step in enumerate(steps) if isinstance(step, Repartition)]
-    if spread and (len(spread) > 1 or spread[0] < max(keyed, default=0)):
-        return f"{steps[spread[0]]}, after which records are spread once more"
-    if any(source.topic != topology.sources[0].topic for source in topology.sources):
-        return f"{len(topology.sources)} source topics"
-    return None
 
 
 def _no_model(topology: Topology, given: str) -> NoModel:
@@ -111,47 +110,44 @@ def _no_model(topology: Topology, given: str) -> NoModel:
 class Span:
     """The offsets of each partition of the source topic that are read, and what the ledger says of them.
 
-    ``recorded_bounds`` are by partition the offsets at which the stream's batches begin, and the end of the last;
-    ``recorded_ms`` are their recorded times. ``bounds`` are those of the batches in which the other engines are taken
-    to read: the same, unless they are cut again. Offsets from ``judged_from`` on are asked about; those before are read
-    because they are in the same windows. ``reached_ms`` is the stream time of each partition before the first offset,
-    and ``records`` is how many records the stream has found in it. Windows that start before ``whole_since_ms`` may
-    have records that are not read.
+    ``parts`` (``PARTS``) are the batches of the stream. Those recorded from ``start_ms`` on are asked about; those
+    before are read because they are in the same windows. ``cuts`` (``CUTS``) are the ``batches`` in which the other
+    engines are taken to read. ``reached_ms`` has the stream time of each partition before the first offset. Windows
+    that start before ``whole_since_ms`` may have records that are not read.
     """
 
     topic: str
-    recorded_bounds: Mapping[int, Longs]
-    recorded_ms: Longs
-    bounds: Mapping[int, Longs]
-    judged_from: Mapping[int, int]
-    records: Mapping[int, int]
-    reached_ms: Mapping[int, int]
+    parts: pl.DataFrame
+    cuts: pl.DataFrame
+    reached_ms: dict[int, int]
+    start_ms: int = NEVER
     whole_since_ms: int = NEVER
 
     @property
-    def ranges(self) -> Mapping[int, tuple[int, int]]:
+    def ranges(self) -> dict[int, tuple[int, int]]:
         """The offsets ``start`` <= o < ``end`` of each partition."""
-        return {p: (int(bounds[0]), int(bounds[-1])) for p, bounds in self.recorded_bounds.items()}
+        read = self.parts.group_by("partition").agg(pl.col("offset").min(), pl.col("end").max()).sort("partition")
+        return {partition: (start, end) for partition, start, end in read.iter_rows()}
 
     @property
     def batches(self) -> int:
         """In how many batches the other engines are taken to read."""
-        return max(len(bounds) for bounds in self.bounds.values()) - 1
+        return int(self.cuts["batch"].n_unique())
 
     def in_batches_of(self, batch_records: int) -> Span:
         """The same offsets in batches of ``batch_records``, as Spark cuts what is there with ``maxOffsetsPerTrigger``.
 
         Of each batch a partition gets its share of what is left: rounded down, but up where it is less than one.
         """
-        spans = self.ranges
+        spans, cuts, batch = self.ranges, list[tuple[int, int, int]](), 0
         at = {p: start for p, (start, _) in spans.items()}
-        cuts: dict[int, list[int]] = {p: [start] for p, start in at.items()}
         while left := sum(end - at[p] for p, (_, end) in spans.items()):
             for p, (_, end) in spans.items():
                 share = batch_records * (end - at[p]) / left
+                cuts.append((p, at[p], batch))
                 at[p] = min(end, at[p] + (int(share) if share >= 1 else int(share > 0)))
-                cuts[p].append(at[p])
-        return replace(self, bounds={p: np.array(found, np.int64) for p, found in cuts.items()})
+            batch += 1
+        return replace(self, cuts=pl.DataFrame(cuts, CUTS, orient="row"))
 
 
 def span_of(modelled: Modelled, newest_first: Iterable[BatchProof], start_ms: int | None, end_ms: int | None) -> Span:
@@ -183,19 +179,18 @@ def span_of(modelled: Modelled, newest_first: Iterable[BatchProof], start_ms: in
             expected="an interval in which the stream has recorded a batch with records",
             remedy="run the stream first, or choose another interval with --start and --end",
         )
-    read = [proof for proof in reversed([*judged, *earlier]) if any(part.start < part.end for part in proof.partitions)]
-    bounds = _bounds(read)
-    records: Counter[int] = Counter()
-    for proof in read:
-        records.update({part.partition: part.records for part in proof.partitions})
+    read = [one for one in reversed([*judged, *earlier]) if any(part.start < part.end for part in one.partitions)]
+    rows = [
+        (part.partition, part.start, batch, part.end, part.records, one.batch_timestamp_ms)
+        for batch, one in enumerate(read)
+        for part in one.partitions
+    ]
+    parts = pl.DataFrame(rows, PARTS, orient="row")
     return Span(
         topic=modelled.source.topic.name,
-        recorded_bounds=bounds,
-        recorded_ms=np.array([proof.batch_timestamp_ms for proof in read], np.int64),
-        bounds=bounds,
-        # newest first: what the oldest batch says comes last, and stays
-        judged_from={part.partition: part.start for proof in judged for part in proof.partitions},
-        records=records,
+        parts=parts,
+        cuts=parts.select(*CUTS),
+        start_ms=NEVER if start_ms is None else start_ms,
         reached_ms={} if before is None else _reached(before),
         whole_since_ms=needed_ms if before is not None else NEVER,
     )
@@ -211,12 +206,3 @@ def _needed_ms(modelled: Modelled, proof: BatchProof) -> int:
 
 def _reached(proof: BatchProof) -> dict[int, int]:
     return {part.partition: part.stream_time_ms for part in proof.partitions if part.stream_time_ms is not None}
-
-
-def _bounds(read: Sequence[BatchProof]) -> dict[int, Longs]:
-    """Where the batches begin in each partition; in one that came later the first of them are empty."""
-    starts: dict[int, list[int]] = {}
-    for number, proof in enumerate(read):
-        for part in proof.partitions:
-            starts.setdefault(part.partition, [part.start] * (number + 1)).append(part.end)
-    return {p: np.array(found, np.int64) for p, found in sorted(starts.items())}

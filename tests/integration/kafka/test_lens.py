@@ -6,7 +6,6 @@ import importlib
 import json
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 import typer
@@ -19,7 +18,7 @@ from typer.testing import CliRunner
 
 from recount.advise.lens_command import lens
 from recount.advise.lens_log import records_of
-from recount.advise.lens_model import Span
+from recount.advise.lens_model import CUTS, PARTS, Span
 from recount.kafka.connection import Connection
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
@@ -91,16 +90,8 @@ def test_a_partition_behind_the_others_is_lost_to_both_engines(
 
 
 def ten_of(topic: str) -> Span:
-    bounds = {0: np.array([0, 10], np.int64)}
-    return Span(
-        topic=topic,
-        recorded_bounds=bounds,
-        recorded_ms=np.array([1], np.int64),
-        bounds=bounds,
-        judged_from={0: 0},
-        records={0: 10},
-        reached_ms={},
-    )
+    parts = pl.DataFrame([(0, 0, 0, 10, 10, 1)], PARTS, orient="row")
+    return Span(topic=topic, parts=parts, cuts=parts.select(*CUTS), reached_ms={})
 
 
 def archive(tables: Tables, topic: str, offsets: range) -> None:
@@ -135,8 +126,8 @@ def test_a_log_is_read_from_the_archive_and_then_from_kafka(
         "10 records, as its ledger says",
     )
     archive(tables, topic, range(8))
-    archived, on_kafka = records_of(ten_of(topic), connection, tables)
-    assert (list(archived.offsets), list(on_kafka.offsets)) == ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9])
-    assert [*archived.values, *on_kafka.values] == [b"%d" % number for number in range(10)]
-    assert [*archived.timestamps_ms, *on_kafka.timestamps_ms] == list(range(1_000, 1_010))
-    assert set(archived.keys) | set(on_kafka.keys) == {b"k"}
+    archived, on_kafka = (one.to_pydict() for one in records_of(ten_of(topic), connection, tables))
+    assert (archived["offset"], on_kafka["offset"]) == ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9])
+    assert [*archived["value"], *on_kafka["value"]] == [b"%d" % number for number in range(10)]
+    assert [*archived["timestamp_ms"], *on_kafka["timestamp_ms"]] == list(range(1_000, 1_010))
+    assert set(archived["key"]) | set(on_kafka["key"]) == {b"k"}

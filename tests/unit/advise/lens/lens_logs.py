@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 from tests.batch_proofs import a_proof
 
 from recount.advise.lens_answer import EngineAnswer, LensAnswer, looked_at
-from recount.advise.lens_log import Reaching, Records, reaching
+from recount.advise.lens_log import LOG, Reaching, reaching
 from recount.advise.lens_model import Modelled, Span, span_of
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
@@ -44,6 +45,23 @@ def keyed_again(windows: TimeWindows | SessionWindows, tasks: int | None = None)
     flow = stream(CLICKS).select_key(user=col("user"))
     flow = flow if tasks is None else flow.repartition(tasks)
     return Topology(name="clicks", sinks=[flow.windowed_by(windows).aggregate(clicks=count()).emit_final().to(OUT)])
+
+
+def in_log(topic: str, partition: int, *records: tuple[int, int, bytes | None, Any]) -> pa.RecordBatch:
+    """Records as they lie in the log: offset, time, key, and value, as JSON unless it is bytes or none."""
+    rows: list[dict[str, Any]] = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            "timestamp_ms": ms,
+            "key": key,
+            "headers": [],
+            "value": json.dumps(value).encode() if isinstance(value, dict) else value,
+        }
+        for offset, ms, key, value in records
+    ]
+    return pa.RecordBatch.from_pylist(rows, LOG)
 
 
 @dataclass(frozen=True)
@@ -79,16 +97,12 @@ class ClickLog:
             found.append(a_proof(number, *parts, batch_timestamp_ms=(number + 1) * 1_000))
         return found[::-1]
 
-    def records(self, span: Span) -> Iterator[Records]:
+    def records(self, span: Span) -> Iterator[pa.RecordBatch]:
         for p, (start, end) in span.ranges.items():
             mine = self.clicks(p)[start:end]
-            yield Records(
-                partition=p,
-                offsets=range(start, end),
-                timestamps_ms=[time_ms for _, time_ms, _ in mine],
-                keys=[user.encode() for _, _, user in mine],
-                values=[json.dumps({"user": user, "n": n}).encode() for n, (_, _, user) in enumerate(mine)],
-            )
+            values = [{"user": user, "n": n} for n, (_, _, user) in enumerate(mine)]
+            places = zip(range(start, end), mine, values, strict=True)
+            yield in_log("clicks", p, *((at, ms, user.encode(), value) for at, (_, ms, user), value in places))
 
     def span(self, topology: Topology, start_ms: int | None = None, end_ms: int | None = None) -> Span:
         return span_of(Modelled.of(topology), self.proofs, start_ms, end_ms)

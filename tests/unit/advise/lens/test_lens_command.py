@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import typer
 from tests.batch_proofs import a_proof
-from tests.unit.advise.lens.lens_logs import CLICKS, OUT
+from tests.unit.advise.lens.lens_logs import CLICKS, OUT, in_log
 from typer.testing import CliRunner
 
 from recount.advise.lens_answer import LensAnswer, looked_at
 from recount.advise.lens_command import lens, told
-from recount.advise.lens_log import Records
 from recount.advise.lens_model import Modelled, NoModel, span_of
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
@@ -97,15 +96,12 @@ def at_ms(time: str) -> int:
     return int(datetime.strptime(f"2026-11-21 {time}", "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1_000
 
 
-def log() -> Iterator[Records]:
+def log() -> Iterator[pa.RecordBatch]:
     for partition, orders in ORDERS.items():
         values = [{"order_id": "o", "region": "EU", "amount": amount} for _, amount in orders]
-        yield Records(
-            partition=partition,
-            offsets=range(len(orders)),
-            timestamps_ms=[at_ms(time) for time, _ in orders],
-            keys=[b"o"] * len(orders),
-            values=[json.dumps(value).encode() for value in values],
+        places = zip(orders, values, strict=True)
+        yield in_log(
+            "orders", partition, *((at, at_ms(time), b"o", value) for at, ((time, _), value) in enumerate(places))
         )
 
 

@@ -36,7 +36,6 @@ from recount.advise.engine_clocks import (
     most,
     task_of,
 )
-from recount.advise.lens_model import Modelled
 from recount.declare.topology import Topology
 from recount.declare.windows import SessionWindows, TimeWindows
 from recount.reference.topology_driver import TopologyDriver
@@ -48,7 +47,7 @@ TIME_WINDOWS = [windows for windows in WINDOWS if isinstance(windows, TimeWindow
 
 def judged(topology: Topology, log: ClickLog) -> pl.DataFrame:
     rows = log.reaching(topology)
-    found = judged_by(Modelled.of(topology), log.span(topology), rows)
+    found = judged_by(log.span(topology), rows)
     places = rows.rows.select("row", "partition", "offset")
     return found.join(places, "row").with_columns(pl.col("key").map_elements(lambda key: rows.keys[key], pl.String))
 

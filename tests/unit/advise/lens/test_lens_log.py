@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.advise.lens.lens_logs import ClickLog, click_logs, kept_key
+from tests.batch_proofs import a_proof
+from tests.unit.advise.lens.lens_logs import ClickLog, click_logs, in_log, kept_key
 
 from recount.advise.engine_clocks import kafka_streams, structured_streaming
-from recount.advise.lens_log import Reaching, Records, reaching
-from recount.advise.lens_model import NEVER, Modelled, Span
+from recount.advise.lens_log import Reaching, reaching
+from recount.advise.lens_model import NEVER, Modelled, Span, span_of
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.schema import LONG, STRING, RecordSchema
@@ -23,6 +23,7 @@ from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import session, tumbling
 from recount.runtime.errors import Terminal
+from recount.tables.ledger import PartitionProof
 
 TEN = kept_key(tumbling("10 ms", grace="0 ms"))
 LOG = ClickLog([[(0, time_ms, "ann"), (1, time_ms, "bob")] for time_ms in (5, 15, 25, 35, 45)])
@@ -31,7 +32,7 @@ LOG = ClickLog([[(0, time_ms, "ann"), (1, time_ms, "bob")] for time_ms in (5, 15
 def test_batches_before_the_interval_are_read_as_far_as_they_share_windows() -> None:
     """Before batch 4 stream time is 35: no record on time is in a window that starts before 25."""
     span = LOG.span(TEN, start_ms=5_000)
-    assert (span.ranges, span.judged_from) == ({0: (2, 5), 1: (2, 5)}, {0: 4, 1: 4})
+    assert (span.ranges, span.start_ms) == ({0: (2, 5), 1: (2, 5)}, 5_000)
     assert (span.reached_ms, span.whole_since_ms) == ({0: 15, 1: 15}, 25)
 
 
@@ -53,17 +54,18 @@ def test_batches_of_so_many_hold_every_offset_once_and_no_more_than_asked_for(lo
     """Each partition with records gets one at least, as in Spark: so a batch can have one more for each of them."""
     span = log.span(TEN)
     cut = span.in_batches_of(size)
-    assert {p: (bounds[0], bounds[-1]) for p, bounds in cut.bounds.items()} == span.ranges
-    for number in range(cut.batches):
-        shares = [bounds[number + 1] - bounds[number] for bounds in cut.bounds.values()]
-        assert min(shares) >= 0 and 1 <= sum(shares) <= size + len(shares)
-    assert all(a <= b for bounds in cut.bounds.values() for a, b in pairwise(bounds.tolist()))
+    read = sorted((p, at) for p, (start, end) in span.ranges.items() for at in range(start, end))
+    places = pl.DataFrame(read, {"partition": pl.Int32(), "offset": pl.Int64()}, orient="row")
+    within = places.join_asof(cut.cuts.sort("offset", "batch"), on="offset", by="partition", check_sortedness=False)
+    counts = within.group_by("batch").agg(n=pl.len(), partitions=pl.col("partition").n_unique())
+    assert counts["batch"].sort().to_list() == list(range(cut.batches))
+    assert (counts["n"] <= size + counts["partitions"]).all()
 
 
 def test_a_batch_is_shared_by_what_is_left_in_each_partition() -> None:
     log = ClickLog([[*[(0, 1, "ann")] * 6, *[(1, 1, "bob")] * 3]])
-    cut = log.span(TEN).in_batches_of(3)
-    assert {p: bounds.tolist() for p, bounds in cut.bounds.items()} == {0: [0, 2, 4, 6], 1: [0, 1, 2, 3]}
+    cuts = log.span(TEN).in_batches_of(3).cuts
+    assert sorted(cuts.iter_rows()) == [(0, 0, 0), (0, 2, 1), (0, 4, 2), (1, 0, 0), (1, 1, 1), (1, 2, 2)]
 
 
 VISITS = Topic(name="visits", key="id", value=RecordSchema.of(user=STRING, room=LONG, at=LONG, required=("room",)))
@@ -77,29 +79,17 @@ def modelled(flow: Any) -> Modelled:
 
 
 def looked_through(
-    found: Modelled,
-    *records: tuple[int, Value],
-    key: bytes | None = b"k",
-    cuts: Sequence[int] = (),
+    found: Modelled, *records: tuple[int, Value], key: bytes | None = b"k", cuts: Sequence[int] = ()
 ) -> tuple[Reaching, Span]:
     """Records of partition 0, time and value, in batches that begin at ``cuts``; all recorded at 1,000 ms."""
-    bounds = {0: np.array([0, *cuts, len(records)], np.int64)}
-    span = Span(
-        topic="visits",
-        recorded_bounds=bounds,
-        recorded_ms=np.full(len(cuts) + 1, 1_000),
-        bounds=bounds,
-        judged_from={0: 0},
-        records={0: len(records)},
-        reached_ms={},
-    )
-    log = Records(
-        partition=0,
-        offsets=range(len(records)),
-        timestamps_ms=[time_ms for time_ms, _ in records],
-        keys=[key] * len(records),
-        values=[json.dumps(value).encode() if isinstance(value, dict) else value for _, value in records],
-    )
+    bounds = [0, *cuts, len(records)]
+    parts = [
+        PartitionProof(topic="visits", partition=0, start=start, end=end, records=end - start)
+        for start, end in pairwise(bounds)
+    ]
+    proofs = [a_proof(number, part, batch_timestamp_ms=1_000) for number, part in enumerate(parts)]
+    span = span_of(found, proofs[::-1], None, None)
+    log = in_log("visits", 0, *((offset, time_ms, key, value) for offset, (time_ms, value) in enumerate(records)))
     return reaching(found, span, [log]), span
 
 
@@ -111,7 +101,7 @@ def test_a_filtered_record_advances_recount_and_perhaps_spark_but_not_kafka_stre
     ann, bob = {"room": 1, "user": "ann"}, {"room": 1, "user": "bob"}
     rows, span = looked_through(found, (5, ann), (50, bob), (6, ann), (7, ann), cuts=[2, 3])
     assert (rows.column("offset").tolist(), rows.column("own_ms").tolist()) == ([0, 2, 3], [5, 50, 50])
-    assert kafka_streams(found, span, rows).most.tolist() == [5, 6, 7]
+    assert kafka_streams(span, rows).most.tolist() == [5, 6, 7]
     spark = structured_streaming(span, rows)
     assert (spark.least.tolist(), spark.most.tolist()) == ([NEVER, NEVER, 5], [NEVER, 50, 50])
 
@@ -145,7 +135,7 @@ def test_a_flat_map_makes_several_rows_of_a_record_and_a_raising_one_none() -> N
 
     flow = stream(VISITS).flat_map(rooms, room=LONG).select_key(room=col("room"))
     rows, _ = looked_through(modelled(flow), (5, {"room": 2}), (50, {"room": 0}), (6, {"room": 5}))
-    assert (rows.column("offset").tolist(), rows.column("number").tolist()) == ([0, 0, 2, 2], [0, 1, 0, 1])
+    assert rows.column("offset").tolist() == [0, 0, 2, 2]
     assert [rows.keys[key] for key in rows.column("key").tolist()] == [5, 8, 2, 8]
     assert rows.column("own_ms").tolist() == [5, 5, 50, 50]
     assert [record.row["room"] for record in rows.records([1, 2])] == [8, 2]
