@@ -228,6 +228,9 @@ CASES: Mapping[str, Case] = {
         [[left(1), left(14), left(2), left(15)], [left(3), left(60), left(60, partition=1)]],
         {"left": 2},
     ),
+    "records of keys that come together from several parts": Case(
+        counted(KEYED, sliding("9 ms", grace="9 ms")), EXACT, [[left(at, key=b"abcd"[at : at + 1]) for at in range(4)]]
+    ),
     "one record is counted twice and another not at all": Case(
         of_words().select_key(id=col("w")).to_table(), ROWS, [[left(1, "both"), left(2)]]
     ),

@@ -17,10 +17,10 @@ from recount.engine.operators.accumulators import Accumulators
 from recount.engine.operators.batch_operator import Output
 from recount.engine.operators.batch_rows import JUDGED, META, OFFSET, ORDER, rows_schema
 from recount.engine.operators.pane_kinds import Placed, SessionPane
-from recount.engine.operators.panes import NUMBER, PLACE, PLACED, UNBOUNDED, Pane, Placing, Step, pane_of
+from recount.engine.operators.panes import PLACE, PLACED, UNBOUNDED, Pane, Placing, Step, pane_of
 from recount.engine.operators.windowed_state import BOUNDS, LATEST, ledger
 from recount.engine.stage.polars_expressions import field_column
-from recount.engine.state.keyed_rows import KeyedRows
+from recount.engine.state.keyed_rows import NUMBER, KeyedRows
 
 _STEP, _REPLACING = "__step", "__replacing"
 _MEMBERS_AT_ONCE = 500_000

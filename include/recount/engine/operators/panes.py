@@ -18,11 +18,10 @@ from recount.declare.columns import REVISION, STREAM_TIME, TIMESTAMP
 from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows, Windows
 from recount.engine.operators.batch_rows import JUDGED, OFFSET, ORDER, PARTITION, TOPIC
 from recount.engine.operators.pane_kinds import ByTime, Placed, Placement, SessionPane, SlidingPane, Window
+from recount.engine.state.keyed_rows import NUMBER
 
 UNBOUNDED: Window = (0, 0)
 """The one window of kinds that have no bounds."""
-NUMBER = "number"
-"""The column that numbers kept records as they arrive."""
 PLACE = (NUMBER, TOPIC, PARTITION, OFFSET, TIMESTAMP, STREAM_TIME, JUDGED, ORDER, REVISION)
 _IN_PARTITION = pl.col(OFFSET).is_not_null() & pl.col(STREAM_TIME).is_null()
 PLACED = (

@@ -20,7 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from recount.declare.columns import BATCH, GENERATION
 from recount.engine.driver.signs_of_work import worked
 from recount.engine.stage.map_stage import from_ipc, to_ipc
-from recount.engine.state.keyed_rows import ARRIVED, DELETED, KeyedRows
+from recount.engine.state.keyed_rows import ARRIVED, DELETED, NUMBER, KeyedRows
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import earlier
 
@@ -129,10 +129,11 @@ class GraphState:
         """The ``rows`` of other parts that belong to this one, as if they had come here."""
         if self._part.by is not None and name in self._part.by:
             rows = rows.filter(parts_of(rows[self._part.by[name]], self._part.parts) == self._part.number)
-        if state.identity == [ARRIVED]:
+        if state.identity in ([ARRIVED], [NUMBER]):
             # each part has counted by itself: those of one key have come in this order
-            rows = rows.sort(ARRIVED, maintain_order=True).with_columns(
-                pl.int_range(pl.len(), dtype=pl.Int64).alias(ARRIVED)
+            [number] = state.identity
+            rows = rows.sort(number, maintain_order=True).with_columns(
+                pl.int_range(pl.len(), dtype=pl.Int64).alias(number)
             )
         return rows
 

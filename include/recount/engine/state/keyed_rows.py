@@ -21,8 +21,8 @@ _SEARCHED_SHARE = 8
 """Where more than one in so many rows is asked for, a look at each costs less than a search for each."""
 _PLACE = "__place_in_run"
 DELETED = "deleted"
-ARRIVED = "arrived"
-"""The column that numbers the rows that an operator holds, in the order in which they came."""
+ARRIVED, NUMBER = "arrived", "number"
+"""Columns that number the rows that an operator holds, in the order in which they came."""
 ARRIVED_TYPE = pl.Int64()
 
 
