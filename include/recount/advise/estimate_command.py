@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,10 +14,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from recount.advise.estimate_report import RESULTS, Report, benchmark_figures
+from recount.advise.estimate_report import RESULTS, benchmark_figures, document
 from recount.advise.measured import measured
-from recount.advise.state_estimate import OperatorEstimate, StateEstimate
-from recount.advise.workload import counted, sized, workload
+from recount.advise.workload import counted, sized, worded, workload
 from recount.declare.registry import DEFAULT_MODULES, declared
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus, UnreadableStatus
@@ -27,167 +26,68 @@ from recount.runtime.settings import Settings
 from recount.runtime.times import readable, roughly
 
 NOT_MEASURED = "not measured"
+Figures = Mapping[str, Any]
 Line = tuple[str, str, str]
 """What it is about, the estimate, the measurement."""
 _OF_ONE = "for one alone NAME=NUMBER; can be repeated"
-VERSION = 1
+_BATCH = (
+    *("records in", "rows out, one Kafka transaction", "state append", "commit, Kafka and Delta"),
+    *("batch that keeps up", "exactly once", "state table, rows a day", "restart, state read back"),
+    "restart, catching up",
+)
 
 
-def page(report: Report) -> Iterator[RenderableType]:
+def page(said: Figures) -> Iterator[RenderableType]:
     """The workload, a table of operators, a table of batches and restarts, a table of what is kept."""
-    found = report.measured
-    measured = "nothing, the stream has not run"
+    found, told = said["measured"], "nothing, the stream has not run"
     if found is not None:
-        rates = ", ".join(f"{topic} {counted(rate)} records/s" for topic, rate in sorted(found.rates.items()))
-        measured = f"medians of its newest {found.batches} batches" + (f"; of event time {rates}" if rates else "")
-        measured += "" if report.status is None else f"; its driver is {report.status.state}"
-    yield Text(f"stream {report.topology.name}", style="bold")
-    yield f"assumed: {report.given}"
-    yield f"measured: {measured}"
+        rates = ", ".join(f"{topic} {counted(rate)} records/s" for topic, rate in sorted(found["rates"].items()))
+        told = f"medians of its newest {found['batches']} batches" + (f"; of event time {rates}" if rates else "")
+        told += "" if said["status"] is None else f"; its driver is {said['status']['state']}"
+    yield Text(f"stream {said['stream']}", style="bold")
+    yield f"assumed: {worded(said['assumed'])}"
+    yield f"measured: {told}"
     tables = {"operator": _operators, "a batch": _batches, "kept in Delta": _retained}
     for title, lines in tables.items():
         table = Table(title, "estimate", "measured", box=None, padding=(0, 2, 0, 0))
-        for line in lines(report):
+        for line in lines(said):
             table.add_row(*line)
         yield table
 
 
-def _operators(report: Report) -> Iterator[Line]:
-    for operator in report.operators:
-        yield f"{operator.number}. {operator.title}", f"{counted(operator.rows_per_s)} rows/s leave it", ""
-        if operator.cost:
-            yield "   join", operator.cost, NOT_MEASURED
-            yield "   window", *_partners(report, operator)
-        for state in operator.states:
-            held = report.held(state)
-            found = NOT_MEASURED if held is None else f"{held.rows:,} rows, {sized(held.bytes)}"
-            expected = _rows(state.kept.rows, state.bytes, state.bytes_a_day)
-            yield f"   {state.title}", f"{expected}\n= {state.kept.formula}", found
-    figures = [(state.kept.rows, state.bytes, state.bytes_a_day) for state in report.states]
-    rows, size, growth = (sum(figure) for figure in zip(*figures, strict=True)) if figures else (0, 0, 0)
-    all_held = NOT_MEASURED
-    if report.measured is not None:
-        held_by = report.measured.held.values()
-        all_held = f"{sum(one.rows for one in held_by):,} rows, {sized(sum(one.bytes for one in held_by))}"
-    yield "state in all", _rows(rows, size, growth), all_held
+def _operators(said: Figures) -> Iterator[Line]:
+    found, states = said["measured"], [state for one in said["operators"] for state in one["states"]]
+    for one in said["operators"]:
+        yield f"{one['number']}. {one['operator']}", f"{counted(one['rows_per_s'])} rows/s leave it", ""
+        if one["cost"]:
+            yield "   join", one["cost"], NOT_MEASURED
+            yield "   window", *_partners(found and found["partners"].get(one["number"]))
+        for state in one["states"]:
+            yield f"   {state['state']}", f"{_rows([state])}\n= {state['formula']}", _held(state["measured"])
+    all_held = found and {name: sum(one[name] for one in found["held"].values()) for name in ("rows", "bytes")}
+    yield "state in all", _rows(states), _held(all_held)
 
 
-def _rows(rows: float, size: float, growth: float) -> str:
+def _rows(states: list[Figures]) -> str:
+    names = ("rows", "bytes", "bytes_for_ever_a_day")
+    rows, size, growth = (sum(state[name] for state in states) for name in names)
     said = f"{counted(rows)} rows, {sized(size)}"
     return f"{said}\nand for ever {sized(growth)} more a day" if growth else said
 
 
-def _batches(report: Report) -> Iterator[Line]:
-    found, per_s, every = report.measured, report.batches_per_s, readable(report.given.trigger_ms)
-    records, emitted = NOT_MEASURED, NOT_MEASURED
-    if found is not None:
-        interval = "" if found.interval_ms is None else f", every {roughly(found.interval_ms)}"
-        records = f"{found.records:,.0f}{interval}"
-        emitted = f"{found.emitted:,.0f}; {_on_disk(found.outputs.row_bytes)} in Delta"
-    yield "records in", f"{counted(report.records_per_s / per_s)}, every {every}", records
-    sent = f"{counted(report.emitted)} in {counted(per_s)} transactions/s"
-    yield "rows out, one Kafka transaction", sent, emitted
-    yield "state append", *_append(report)
-    yield "commit, Kafka and Delta", *_commit(report)
-    yield "batch that keeps up", *_target(report)
-    yield "exactly once", *_exactly_once(report)
-    table = NOT_MEASURED
-    if found is not None:
-        table = f"now {found.table.rows:,} rows, {sized(found.table.bytes)} in {found.table.files:,} files"
-    yield "state table, rows a day", f"{counted(report.appended_a_day)} appended", table
-    yield "restart, state read back", *_restart(report)
-    yield "restart, catching up", *_catching_up(report)
-    for of in ("throughput", "latency", "restart"):
-        yield f"benchmark: {of}", "", _published(report, of)
+def _held(found: Figures | None) -> str:
+    return NOT_MEASURED if found is None else f"{found['rows']:,} rows, {sized(found['bytes'])}"
 
 
-def _published(report: Report, of: str) -> str:
-    """Figures of other streams, in the published run of the benchmark."""
-    return "\n".join(report.benchmark.get(of, ())) or NOT_MEASURED
-
-
-def _retained(report: Report) -> Iterator[Line]:
-    """Rows a day times days; bytes where a row was measured."""
-    found = report.measured
-    for one in report.retained:
-        of_row = None
-        if found is not None and one.table != "ledger":
-            of_row = found.table.row_bytes if one.table == "state" else found.outputs.row_bytes
-        if one.rows is None:
-            a_day = "" if of_row is None else f", {sized(one.rows_a_day * of_row)}"
-            kept = f"{counted(one.rows_a_day)} rows a day{a_day}, for ever"
-        else:
-            size = f"bytes {NOT_MEASURED}" if of_row is None else sized(one.rows * of_row)
-            kept = f"{counted(one.rows_a_day)} a day x {one.days:g} days = {counted(one.rows)} rows, {size}"
-        yield one.table, kept, ""
-
-
-def _append(report: Report) -> tuple[str, str]:
-    found, expected = report.measured, f"{counted(report.changed)} rows"
-    if found is None or found.table.row_bytes is None:
-        return f"{expected}, bytes {NOT_MEASURED}", NOT_MEASURED
-    expected += f" x {_on_disk(found.table.row_bytes)} = {sized(report.changed * found.table.row_bytes)}"
-    took = f", time {NOT_MEASURED}" if found.append_ms is None else f" in {roughly(found.append_ms)}"
-    return expected, f"{found.changed:,.0f} rows{took}"
-
-
-def _commit(report: Report) -> tuple[str, str]:
-    """The share of time that commits take: how many a second, times how long one takes."""
-    status, given = report.status, report.given
-    if status is None or status.commit_duration_ms is None:
-        return NOT_MEASURED, NOT_MEASURED
-    share = status.commit_duration_ms / given.trigger_ms
-    expected = f"{share:.1%} of the time: {roughly(status.commit_duration_ms)} of {readable(given.trigger_ms)}"
-    of = "" if status.batch_duration_ms is None else f" of {roughly(status.batch_duration_ms)}"
-    return expected, f"{roughly(status.commit_duration_ms)}{of}, last batch"
-
-
-def _target(report: Report) -> tuple[str, str]:
-    time, target_ms = report.batch_time, report.target_ms
-    if time is None:
-        return NOT_MEASURED, NOT_MEASURED
-    found = (
-        f"{time.records:,} records in {roughly(time.batch_ms)}, {roughly(time.commit_ms)} of it the commit: last batch"
-    )
-    if target_ms is None:
-        return f"none: {counted(report.records_per_s)} records/s, at most {counted(time.most_per_s)}/s", found
-    size = f"{time.records_within(target_ms):,} records"
-    formula = f"= ({target_ms:,} ms - {time.commit_ms:,} ms) / {time.ms_per_record:.3g} ms a record"
-    return f"--target-batch-ms {target_ms}, {size}\n{formula}", found
-
-
-def _exactly_once(report: Report) -> tuple[str, str]:
-    time = report.batch_time
-    took = NOT_MEASURED if time is None else f"{roughly(time.commit_ms)} a commit, with Delta"
-    commits = f"{counted(report.batches_per_s)} commits/s"
-    each = f"{commits}, each of a position and at most {counted(report.markers)} markers"
-    return f"{each}\nat least once: none of these", f"{took}\nbenchmark: {_published(report, 'exactly once')}"
-
-
-def _catching_up(report: Report) -> tuple[str, str]:
-    time, found = report.batch_time, report.measured
-    took = NOT_MEASURED
-    if found is not None and found.restart_ms is not None:
-        took = f"{found.restart_ms / 1_000:,.1f} s between batches at the newest restart"
-    if time is None:
-        return NOT_MEASURED, took
-    seconds = time.caught_up_s(report.records_per_s, 60)
-    if seconds is None:
-        return f"never: {counted(report.records_per_s)} records/s, at most {counted(time.most_per_s)}/s", took
-    rate, most = (f"{counted(per_s)}/s" for per_s in (report.records_per_s, time.most_per_s))
-    formula = f"{rate} x 60 s / ({most} - {rate})"
-    return f"{counted(seconds)} s for each minute down\n= {formula}", took
-
-
-def _partners(report: Report, operator: OperatorEstimate) -> tuple[str, str]:
-    found = None if report.measured is None else report.measured.partners.get(operator.number)
+def _partners(found: Figures | None) -> tuple[str, str]:
     if found is None:
         return NOT_MEASURED, NOT_MEASURED
-    rows = f"{found.near:,} rows held have a partner in it, {found.far:,} one outside of it, {found.alone:,} none"
-    if found.before_ms is None or found.after_ms is None:
+    rows = "{near:,} rows held have a partner in it, {far:,} one outside of it, {alone:,} none".format_map(found)
+    if found["first_ms"] is None:
         return f"{NOT_MEASURED}: too few rows", rows
-    between = " to ".join(roughly(ms) for ms in (found.least_ms, found.most_ms) if ms is not None)
-    window = f"before {_rough(found.before_ms)} and after {_rough(found.after_ms)} hold 99 % of the partners"
+    before, after = (_rough(max(ms, 0)) for ms in (-found["first_ms"], found["last_ms"]))
+    between = " to ".join(roughly(found[name]) for name in ("least_ms", "most_ms"))
+    window = f"before {before} and after {after} hold 99 % of the partners"
     return window, f"{rows}\nright ones come {between} after left ones"
 
 
@@ -196,19 +96,111 @@ def _rough(ms: int) -> str:
     return readable(ms if ms < 10_000 else -(-ms // 1_000) * 1_000)
 
 
-def _restart(report: Report) -> tuple[str, str]:
-    rows, found, seconds = report.restart_rows, report.measured, report.restart_s
+def _batches(said: Figures) -> Iterator[Line]:
+    figures = dict(zip(_BATCH, zip(_estimated(said), _measured(said), strict=True), strict=True))
+    for about, (estimate, found) in figures.items():
+        yield about, estimate or NOT_MEASURED, found or NOT_MEASURED
+    for of in ("throughput", "latency", "restart"):
+        yield f"benchmark: {of}", "", _published(said, of)
+
+
+def _published(said: Figures, of: str) -> str:
+    """Figures of other streams, in the published run of the benchmark."""
+    return "\n".join(said["benchmark"].get(of, ())) or NOT_MEASURED
+
+
+def _estimated(said: Figures) -> Iterator[str | None]:
+    """What is expected of each of ``_BATCH``; None where something would have to be measured for it."""
+    batch, found, status, time = said["batch"], said["measured"], said["status"], said["batch_time"]
+    per_s, trigger_ms, changed = batch["per_s"], said["assumed"]["trigger_ms"], batch["state_rows_changed"]
+    rate = batch["records"] * per_s
+    yield f"{counted(batch['records'])}, every {readable(trigger_ms)}"
+    yield f"{counted(batch['emitted'])} in {counted(per_s)} transactions/s"
+    row_bytes = found and _row_bytes(found["table"])
+    size = "" if row_bytes is None else f" = {sized(changed * row_bytes)}"
+    yield f"{counted(changed)} rows{' x' if size else ','} {_on_disk(row_bytes)}{size}"
+    commit_ms = status and status["commit_duration_ms"]
+    yield (
+        None
+        if commit_ms is None
+        else f"{commit_ms / trigger_ms:.1%} of the time: {roughly(commit_ms)} of {readable(trigger_ms)}"
+    )
+    most = time and f"{counted(rate)} records/s, at most {counted(time['most_records_per_s'])}/s"
+    target_ms, kept_up = said["recommended"]["target_batch_ms"], f"none: {most}"
+    if target_ms is not None:
+        each = 1_000 / time["most_records_per_s"]
+        kept_up = (
+            f"--target-batch-ms {target_ms}, {said['recommended']['records']:,} records\n"
+            f"= ({target_ms:,} ms - {time['commit_ms']:,} ms) / {each:.3g} ms a record"
+        )
+    yield time and kept_up
+    markers = counted(said["exactly_once"]["markers_per_transaction"])
+    each = f"{counted(per_s)} commits/s, each of a position and at most {markers} markers"
+    yield f"{each}\nat least once: none of these"
+    yield f"{counted(batch['state_rows_appended_a_day'])} appended"
+    yield _restart(said["restart"], found)
+    seconds, caught_up = said["restart"]["catching_up_s_a_minute"], f"never: {most}"
+    if seconds is not None:
+        rates = [f"{counted(one)}/s" for one in (rate, time["most_records_per_s"])]
+        caught_up = f"{counted(seconds)} s for each minute down\n= {rates[0]} x 60 s / ({rates[1]} - {rates[0]})"
+    yield time and caught_up
+
+
+def _restart(restart: Figures, found: Figures | None) -> str:
+    rows, seconds = restart["rows"], restart["seconds"]
     what = "the whole state table" if rows is None else f"{counted(rows)} rows of open windows"
-    if found is None:
-        return f"{what}, time {NOT_MEASURED}", NOT_MEASURED
-    took = f"{found.rows_read:,} rows in {found.read_back_s:.2f} s just now, without Spark's own start"
-    if seconds is None or found.rows_read_per_s is None:
-        return f"{what}, time {NOT_MEASURED}: too few rows", took
-    return f"{what}: {seconds:.2f} s at {found.rows_read_per_s:,.0f} rows/s", took
+    if found is None or seconds is None:
+        return f"{what}, time {NOT_MEASURED}" + ("" if found is None else ": too few rows")
+    return f"{what}: {seconds:.2f} s at {found['rows_read'] / found['read_back_s']:,.0f} rows/s"
+
+
+def _measured(said: Figures) -> Iterator[str | None]:
+    """What was found of each of ``_BATCH``."""
+    found, status, time = said["measured"], said["status"], said["batch_time"]
+    interval_ms, append_ms = (found and found[name] for name in ("interval_ms", "append_ms"))
+    yield found and f"{found['records']:,.0f}" + ("" if interval_ms is None else f", every {roughly(interval_ms)}")
+    yield found and f"{found['emitted']:,.0f}; {_on_disk(_row_bytes(found['outputs']))} in Delta"
+    took = f", time {NOT_MEASURED}" if append_ms is None else f" in {roughly(append_ms)}"
+    yield f"{found['changed']:,.0f} rows{took}" if found and found["table"]["rows"] else None
+    commit_ms, batch_ms = (status and status[f"{name}_duration_ms"] for name in ("commit", "batch"))
+    of = "" if batch_ms is None else f" of {roughly(batch_ms)}"
+    yield None if commit_ms is None else f"{roughly(commit_ms)}{of}, last batch"
+    yield time and (
+        f"{time['records']:,} records in {roughly(time['batch_ms'])}, {roughly(time['commit_ms'])} of it the commit: "
+        "last batch"
+    )
+    commit = NOT_MEASURED if time is None else f"{roughly(time['commit_ms'])} a commit, with Delta"
+    yield f"{commit}\nbenchmark: {_published(said, 'exactly once')}"
+    yield found and "now {rows:,} rows, {size} in {files:,} files".format(
+        size=sized(found["table"]["bytes"]), **found["table"]
+    )
+    yield found and f"{found['rows_read']:,} rows in {found['read_back_s']:.2f} s just now, without Spark's own start"
+    restart_ms = found and found["restart_ms"]
+    yield None if restart_ms is None else f"{restart_ms / 1_000:,.1f} s between batches at the newest restart"
+
+
+def _row_bytes(table: Figures) -> float | None:
+    return table["bytes"] / table["rows"] if table["rows"] else None
 
 
 def _on_disk(row_bytes: float | None) -> str:
     return f"bytes {NOT_MEASURED}" if row_bytes is None else f"{sized(row_bytes)} a row"
+
+
+def _retained(said: Figures) -> Iterator[Line]:
+    """Rows a day times days; bytes where a row was measured."""
+    found = said["measured"]
+    for one in said["retained"]:
+        tables = {"ledger": None, "state": found and found["table"]}
+        table = tables.get(one["table"], found and found["outputs"])
+        of_row, rows_a_day = table and _row_bytes(table), counted(one["rows_a_day"])
+        if one["rows"] is None:
+            a_day = "" if of_row is None else f", {sized(one['rows_a_day'] * of_row)}"
+            yield one["table"], f"{rows_a_day} rows a day{a_day}, for ever", ""
+        else:
+            size = f"bytes {NOT_MEASURED}" if of_row is None else sized(one["rows"] * of_row)
+            kept = f"{rows_a_day} a day x {one['days']:g} days = {counted(one['rows'])} rows, {size}"
+            yield one["table"], kept, ""
 
 
 def estimate(
@@ -232,28 +224,25 @@ def estimate(
     settings = Settings.from_environment(os.environ) if "RECOUNT_PROFILE" in os.environ else None
     root = data or (settings.data if settings else None)
     name = stream or topology
-    report = Report.of(
+    found = measured(replace(declaration, name=name), root) if root else None
+    if (stream or data) and found is None:
+        raise Terminal(
+            "the stream to measure has never committed a batch",
+            given=f"{name} below {root}",
+            expected="a stream that runs or has run there",
+            remedy="check --stream and --data, or leave them out for the estimate alone",
+        )
+    said = document(
         declaration,
         given,
-        measured=measured(replace(declaration, name=name), root) if root else None,
+        measured=found,
         status=_status(settings, name) if settings and not data else None,
         benchmark=benchmark_figures(benchmark or RESULTS) if benchmark or RESULTS.exists() else {},
     )
-    if (stream or data) and report.measured is None:
-        raise _never_ran(name, root)
     if as_json:
-        typer.echo(json.dumps(document(report), indent=1))
+        typer.echo(json.dumps(said, indent=1))
     else:
-        print_whole(*page(report))
-
-
-def _never_ran(name: str, root: str | None) -> Terminal:
-    return Terminal(
-        "the stream to measure has never committed a batch",
-        given=f"{name} below {root}",
-        expected="a stream that runs or has run there",
-        remedy="check --stream and --data, or leave them out for the estimate alone",
-    )
+        print_whole(*page(said))
 
 
 def _status(settings: Settings, name: str) -> StreamStatus | None:
@@ -268,58 +257,3 @@ def _status(settings: Settings, name: str) -> StreamStatus | None:
         return None
     finally:
         board.close()
-
-
-def document(report: Report) -> dict[str, Any]:
-    """All figures of ``report``; None is what was not measured, or has no number."""
-    time, target_ms = report.batch_time, report.target_ms
-    return {
-        "version": VERSION,
-        "stream": report.topology.name,
-        "assumed": report.given.document,
-        "operators": [
-            {
-                "number": operator.number,
-                "operator": operator.title,
-                "rows_per_s": operator.rows_per_s,
-                "cost": operator.cost or None,
-                "states": [_state(report, state) for state in operator.states],
-            }
-            for operator in report.operators
-        ],
-        "batch": {
-            "per_s": report.batches_per_s,
-            "records": report.records_per_s / report.batches_per_s,
-            "emitted": report.emitted,
-            "state_rows_changed": report.changed,
-            "state_rows_appended_a_day": report.appended_a_day,
-        },
-        "exactly_once": {"transactions_per_s": report.batches_per_s, "markers_per_transaction": report.markers},
-        "batch_time": None if time is None else {**asdict(time), "most_records_per_s": time.most_per_s},
-        "recommended": {
-            "target_batch_ms": target_ms,
-            "records": None if time is None or target_ms is None else time.records_within(target_ms),
-        },
-        "retained": [{**asdict(one), "rows": one.rows} for one in report.retained],
-        "restart": {
-            "rows": report.restart_rows,
-            "seconds": report.restart_s,
-            "catching_up_s_a_minute": None if time is None else time.caught_up_s(report.records_per_s, 60),
-        },
-        "measured": None if report.measured is None else asdict(report.measured),
-        "status": None if report.status is None else asdict(report.status),
-        "benchmark": report.benchmark,
-    }
-
-
-def _state(report: Report, state: StateEstimate) -> dict[str, Any]:
-    held = report.held(state)
-    return {
-        "state": state.title,
-        "rows": state.kept.rows,
-        "bytes": state.bytes,
-        "rows_for_ever_per_s": state.kept.grows_per_s,
-        "bytes_for_ever_a_day": state.bytes_a_day,
-        "formula": state.kept.formula,
-        "measured": None if held is None else asdict(held),
-    }

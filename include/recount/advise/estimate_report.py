@@ -1,4 +1,4 @@
-"""Estimate and measurement of one stream together, with commits and restarts from the published benchmark run.
+"""All figures of a stream as one document: its estimate, what was measured of it, and the published benchmark run.
 
 A figure of the benchmark comes with the name of what was measured.
 """
@@ -8,18 +8,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from recount.advise.measured import Held, Measured
-from recount.advise.state_estimate import OperatorEstimate, StateEstimate, operator_estimates
+from recount.advise.measured import Measured
+from recount.advise.state_estimate import StateEstimate, operator_estimates
 from recount.advise.workload import SECONDS_A_DAY, Workload
 from recount.declare.operators.nodes import Sink
 from recount.declare.operators.stateless import Through
 from recount.declare.topology import Topology
-from recount.engine.stage.partials import AggregationPlan, plan_of
+from recount.engine.stage.partials import plan_of
 from recount.kafka.status import StreamStatus
 from recount.runtime.errors import Terminal
 from recount.tables.places import ageing
@@ -78,20 +78,6 @@ def _per_s(run: Mapping[str, Any], contender: str, like: Mapping[str, Any]) -> l
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retained:
-    """A table that grows by ``rows_a_day`` and keeps them for ``days``; None: for ever."""
-
-    table: str
-    rows_a_day: float
-    days: float | None
-
-    @property
-    def rows(self) -> float | None:
-        """How many rows there are in the end; None where they grow for ever."""
-        return None if self.days is None else self.rows_a_day * self.days
-
-
-@dataclass(frozen=True, kw_only=True)
 class BatchTime:
     """A batch of ``records`` took ``batch_ms``, of which its commit to Kafka and Delta took ``commit_ms``.
 
@@ -143,121 +129,105 @@ class BatchTime:
         return None if per_s >= self.most_per_s else per_s * down_s / (self.most_per_s - per_s)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """Estimate of a stream, and what was measured of it: None where it has not run, or nothing was published.
+VERSION = 1
+
+
+def document(
+    topology: Topology,
+    given: Workload,
+    *,
+    measured: Measured | None = None,
+    status: StreamStatus | None = None,
+    benchmark: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, Any]:
+    """The estimate of ``topology`` beside what was ``measured``; None is what was not, or has no number.
 
     ``status`` is the last word of its driver. A batch is one Kafka transaction and one append to each table.
+
+    - A transaction has a marker in each partition that it wrote to, one for offsets, one for the position (Kafka's
+      KIP-98): 84 rows over 4 partitions: 6 at most; 0.02 rows a batch: 2.02.
+    - A restart takes its rows over the rate at which they were read just now: recovery time = records to replay /
+      replay rate, as of any changelog. Of an operator graph it reads the whole state table, and how large that is
+      depends on how long the stream has run.
+    - Retained are the tables that grow. The state of a graph is not among them: its table stays in proportion to the
+      state. Late and rejected records are not known beforehand.
     """
+    operators, plan = operator_estimates(topology, given), plan_of(topology)
+    per_s, records_per_s = 1_000 / given.trigger_ms, sum(given.rate_of(one.topic.name) for one in topology.sources)
+    leaving = {one.node: one.rows_per_s for one in operators}
+    emitted = sum(rate for node, rate in leaving.items() if isinstance(node, Sink | Through)) / per_s
+    changed = sum(state.kept.changed for one in operators for state in one.states)
+    days = None if topology.retention_ms is None else topology.retention_ms / (SECONDS_A_DAY * 1_000)
+    grows = [(f"outputs/{one.table}", leaving[one], ageing(one) is not None) for one in topology.written]
+    restart_rows = None
+    if plan is not None:
+        # the partials of open windows
+        restart_rows = changed * (1 + per_s * (plan.windows.delay_ms + given.late_by_ms) / 1_000)
+        grows.append(("state", changed * per_s, True))
+    time, target_ms, read_per_s = BatchTime.of(status), None, measured and measured.rows_read_per_s
+    if time is not None and (shortest_ms := time.shortest_ms(records_per_s)) is not None:
+        target_ms = max(shortest_ms, given.trigger_ms)
+    return {
+        "version": VERSION,
+        "stream": topology.name,
+        "assumed": given.document,
+        "operators": [
+            {
+                "number": one.number,
+                "operator": one.title,
+                "rows_per_s": one.rows_per_s,
+                "cost": one.cost or None,
+                "states": [_state(state, measured) for state in one.states],
+            }
+            for one in operators
+        ],
+        "batch": {
+            "per_s": per_s,
+            "records": records_per_s / per_s,
+            "emitted": emitted,
+            "state_rows_changed": changed,
+            "state_rows_appended_a_day": changed * per_s * SECONDS_A_DAY,
+        },
+        "exactly_once": {
+            "transactions_per_s": per_s,
+            "markers_per_transaction": min(emitted, sum(one.topic.partitions for one in topology.written)) + 2,
+        },
+        "batch_time": None if time is None else {**asdict(time), "most_records_per_s": time.most_per_s},
+        "recommended": {
+            "target_batch_ms": target_ms,
+            "records": None if time is None or target_ms is None else time.records_within(target_ms),
+        },
+        "retained": [
+            _retained(table, rate * SECONDS_A_DAY, days if ages else None)
+            for table, rate, ages in [*grows, ("ledger", per_s, False)]
+        ],
+        "restart": {
+            "rows": restart_rows,
+            "seconds": measured
+            and read_per_s
+            and (measured.table.rows if restart_rows is None else restart_rows) / read_per_s,
+            "catching_up_s_a_minute": None if time is None else time.caught_up_s(records_per_s, 60),
+        },
+        "measured": None if measured is None else asdict(measured),
+        "status": None if status is None else asdict(status),
+        "benchmark": benchmark or {},
+    }
 
-    topology: Topology
-    given: Workload
-    operators: Sequence[OperatorEstimate]
-    plan: AggregationPlan | None
-    measured: Measured | None = None
-    status: StreamStatus | None = None
-    benchmark: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, topology: Topology, given: Workload, **measured: Any) -> Report:
-        """The estimate of ``topology``, beside what was ``measured``."""
-        operators = operator_estimates(topology, given)
-        return cls(topology=topology, given=given, operators=operators, plan=plan_of(topology), **measured)
+def _state(state: StateEstimate, measured: Measured | None) -> dict[str, Any]:
+    held = None if measured is None else measured.held.get(state.name)
+    return {
+        "state": state.title,
+        "rows": state.kept.rows,
+        "bytes": state.bytes,
+        "rows_for_ever_per_s": state.kept.grows_per_s,
+        "bytes_for_ever_a_day": state.bytes_a_day,
+        "formula": state.kept.formula,
+        "measured": None if held is None else asdict(held),
+    }
 
-    @property
-    def states(self) -> list[StateEstimate]:
-        """Every state of every operator."""
-        return [state for operator in self.operators for state in operator.states]
 
-    @property
-    def batches_per_s(self) -> float:
-        return 1_000 / self.given.trigger_ms
-
-    @property
-    def records_per_s(self) -> float:
-        """Records a second of all source topics together, as assumed."""
-        return sum(self.given.rate_of(source.topic.name) for source in self.topology.sources)
-
-    @property
-    def emitted(self) -> float:
-        """The rows of a batch to all sinks."""
-        per_s = sum(one.rows_per_s for one in self.operators if isinstance(one.node, Sink | Through))
-        return per_s / self.batches_per_s
-
-    @property
-    def changed(self) -> float:
-        """The rows that a batch appends to the state table."""
-        return sum(state.kept.changed for state in self.states)
-
-    @property
-    def appended_a_day(self) -> float:
-        """How many rows are appended to the state table; for how long they stay says ``retained``."""
-        return self.changed * self.batches_per_s * SECONDS_A_DAY
-
-    @property
-    def markers(self) -> float:
-        """A marker in each partition that the transaction wrote to, one for offsets, one for the position.
-
-        Source: Kafka's KIP-98. 84 rows over 4 partitions: 6 at most; 0.02 rows a batch: 2.02.
-        """
-        return min(self.emitted, sum(written.topic.partitions for written in self.topology.written)) + 2
-
-    @property
-    def retained(self) -> list[Retained]:
-        """The tables that grow.
-
-        The state of a graph is not among them: its table stays in proportion to the state. Late and rejected records
-        are not known beforehand.
-        """
-        kept_ms = self.topology.retention_ms
-        days = None if kept_ms is None else kept_ms / (SECONDS_A_DAY * 1_000)
-        leaving = {one.node: one.rows_per_s for one in self.operators}
-        found = [
-            Retained(
-                table=f"outputs/{node.table}",
-                rows_a_day=leaving[node] * SECONDS_A_DAY,
-                days=None if ageing(node) is None else days,
-            )
-            for node in self.topology.written
-        ]
-        if self.plan is not None:
-            found.append(Retained(table="state", rows_a_day=self.appended_a_day, days=days))
-        return [*found, Retained(table="ledger", rows_a_day=self.batches_per_s * SECONDS_A_DAY, days=None)]
-
-    def held(self, state: StateEstimate) -> Held | None:
-        """Return what the stream really holds of ``state``."""
-        return None if self.measured is None else self.measured.held.get(state.name)
-
-    @property
-    def batch_time(self) -> BatchTime | None:
-        """How long the driver's last batch took; None where it has not said it."""
-        return BatchTime.of(self.status)
-
-    @property
-    def target_ms(self) -> int | None:
-        """How long batches have to be to keep up, or as assumed; None where none does, or nothing was measured."""
-        time = self.batch_time
-        shortest_ms = None if time is None else time.shortest_ms(self.records_per_s)
-        return None if shortest_ms is None else max(shortest_ms, self.given.trigger_ms)
-
-    @property
-    def restart_rows(self) -> float | None:
-        """The rows that a restart reads back: the partials of open windows.
-
-        None the general way, which reads the whole state table: that depends on how long the stream has run.
-        """
-        if self.plan is None:
-            return None
-        span_ms = self.plan.windows.delay_ms + self.given.late_by_ms
-        return self.changed * (1 + self.batches_per_s * span_ms / 1_000)
-
-    @property
-    def restart_s(self) -> float | None:
-        """How long a restart takes to read back what it needs: its rows over the rate at which they were read just now.
-
-        Source: recovery time = records to replay / replay rate, as of any changelog.
-        """
-        per_s = None if self.measured is None else self.measured.rows_read_per_s
-        if self.measured is None or per_s is None:
-            return None
-        return (self.measured.table.rows if self.restart_rows is None else self.restart_rows) / per_s
+def _retained(table: str, rows_a_day: float, days: float | None) -> dict[str, Any]:
+    """Kept for ``days``; None: for ever."""
+    rows = None if days is None else rows_a_day * days
+    return {"table": table, "rows_a_day": rows_a_day, "days": days, "rows": rows}

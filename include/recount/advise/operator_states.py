@@ -1,4 +1,4 @@
-"""Formulas for the state of each kind of operator.
+"""Formulas of each kind of operator: the rows that leave it, and the state that it keeps.
 
 Rows of state are those that pass, those that stay, and those that each key has one of. The state of windowed
 aggregations depends on the kind of window, as in ``engine.operators.batch_windows``.
@@ -68,6 +68,15 @@ class Kept:
     records: float = 1.0
     values_per_s: float = 0.0
 
+    def beside(self, other: Kept, *, changed: float) -> Kept:
+        """Both together; a batch writes ``changed`` rows of them."""
+        return Kept(
+            rows=self.rows + other.rows,
+            changed=changed,
+            grows_per_s=self.grows_per_s + other.grows_per_s,
+            formula=f"{self.formula}, {other.formula}",
+        )
+
 
 def passing(per_s: float, span_ms: int, inflow: Inflow, what: str) -> Kept:
     """Rows that come and go, kept until time has passed them by ``span_ms``: as many as come in that time.
@@ -88,23 +97,69 @@ def passing(per_s: float, span_ms: int, inflow: Inflow, what: str) -> Kept:
 def lasting(per_s: float, inflow: Inflow, what: str) -> Kept:
     """Rows that come and stay for ever."""
     why = "" if inflow.settles else ": what comes from above can be old, or be revised"
-    return Kept(
-        rows=0.0,
-        changed=per_s * inflow.trigger_ms / 1_000,
-        grows_per_s=per_s,
-        formula=f"{counted(per_s)} {what}/s, kept for ever{why}",
-    )
+    formula = f"{counted(per_s)} {what}/s, kept for ever{why}"
+    return Kept(rows=0.0, changed=per_s * inflow.trigger_ms / 1_000, grows_per_s=per_s, formula=formula)
 
 
 def one_per_key(arrivals: Arrivals, inflow: Inflow, what: str) -> Kept:
     """A row for each key that has ever spoken: it grows as long as new keys come."""
     if math.isinf(arrivals.keys):
         return lasting(arrivals.per_s, inflow, f"{what}, of a new key each")
-    return Kept(
-        rows=arrivals.keys,
-        changed=arrivals.keys_within(inflow.trigger_ms),
-        formula=f"{counted(arrivals.keys)} {what}, kept for ever: grows with new keys",
-    )
+    formula = f"{counted(arrivals.keys)} {what}, kept for ever: grows with new keys"
+    return Kept(rows=arrivals.keys, changed=arrivals.keys_within(inflow.trigger_ms), formula=formula)
+
+
+def leaving_per_s(node: Node, inputs: tuple[Arrivals, ...], trigger_ms: int) -> float:
+    """How many rows a second leave ``node``, which is no source; filters and processors let every record pass."""
+    match node:
+        case WindowedAggregate():
+            return _results_per_s(node, inputs[0], trigger_ms)
+        case StreamStreamJoin():
+            alone = {"inner": 0.0, "left": inputs[0].per_s, "outer": inputs[0].per_s + inputs[1].per_s}[node.kind]
+            return max(pairs_per_s(node, *inputs), alone)
+        case StreamTableJoin():
+            return inputs[0].per_s
+        case TableAggregate():
+            return 2 * inputs[0].per_s
+        case Suppress(limit_ms=pause_ms) | Deduplicate(horizon_ms=pause_ms):
+            return inputs[0].firsts_per_s(pause_ms)
+    return sum(above.per_s for above in inputs)
+
+
+def _results_per_s(node: WindowedAggregate, rows: Arrivals, trigger_ms: int) -> float:
+    """A record changes, of sliding windows, its own and those after the records that lie in the difference."""
+    final, of_a_record = rows.per_s, 1.0
+    match node.windows:
+        case TimeWindows() as windows:
+            final, of_a_record = (
+                rows.keys_within(windows.size_ms) * 1_000 / windows.advance_ms,
+                windows.size_ms / windows.advance_ms,
+            )
+            if node.emission.kind == "each batch":
+                return changed_windows(windows, rows, trigger_ms) * 1_000 / trigger_ms
+        case SlidingWindows(difference_ms=difference_ms):
+            final, of_a_record = (
+                rows.per_s * (2 - rows.silence(difference_ms)),
+                1 + rows.within(difference_ms) / rows.keys,
+            )
+        case SessionWindows() as windows:
+            final = sessions_per_s(windows, rows)
+    if node.emission.kind == "final":
+        return final
+    each = rows.per_s if node.emission.kind == "each record" else rows.keys_within(trigger_ms) * 1_000 / trigger_ms
+    return each * of_a_record
+
+
+def pairs_per_s(node: StreamStreamJoin, left: Arrivals, right: Arrivals) -> float:
+    """How many pairs a join of streams makes a second.
+
+    Each left row meets the right rows of its key in before + after: 100/s and 50/s of 1,000 keys, 60 s: 100 x 50 x 60 /
+    1,000 = 300. With keys of which none comes twice on a side, each row meets one at most.
+    """
+    keys = max(left.keys, right.keys)
+    if math.isinf(keys):
+        return min(left.per_s, right.per_s)
+    return left.per_s * right.within(node.before_ms + node.after_ms) / keys
 
 
 def kept_by(node: Node, state: str, inflow: Inflow, groups: float) -> Kept:
@@ -138,9 +193,8 @@ def kept_by(node: Node, state: str, inflow: Inflow, groups: float) -> Kept:
             # two horizons: nothing older can be compared with them
             return passing(rows.firsts_per_s(node.horizon_ms), 2 * node.horizon_ms, inflow, "winners")
         case Deduplicate() if node.partitioned:
-            return Kept(
-                rows=0, changed=0, formula="none: the id determines the partition, so the offset decides at once"
-            )
+            none = "none: the id determines the partition, so the offset decides at once"
+            return Kept(rows=0, changed=0, formula=none)
         case Deduplicate(horizon_ms=span_ms) | InOrder(grace_ms=span_ms):
             return passing(rows.per_s, span_ms, inflow, "records")
         case Process():
@@ -169,44 +223,45 @@ def _held_updates(node: Suppress, inflow: Inflow) -> Kept:
     """The latest update of each key and window until the limit has passed since its first one.
 
     1,000 updates/s of 100 keys held 60 s: each key has one held nearly always, 100. ``max_rows`` is the most there are.
+    Windows made by records are as many as these; of time windows one key can have an update in several.
     """
-    span_ms = node.limit_ms + inflow.behind_ms + inflow.trigger_ms
-    updates = Arrivals(per_s=inflow.only.per_s, keys=inflow.only.keys * _windows_of_a_key(node, span_ms))
+    windows_of_a_key = 1.0
+    if WINDOW_START in node.fields:
+        above: Node = node
+        while not isinstance(above, WindowedAggregate):
+            above = above.inputs[0]
+        span_ms, windows = node.limit_ms + inflow.behind_ms + inflow.trigger_ms, above.windows
+        windows_of_a_key = math.inf
+        if isinstance(windows, TimeWindows):
+            windows_of_a_key = (windows.size_ms + span_ms) / windows.advance_ms
+    updates = Arrivals(per_s=inflow.only.per_s, keys=inflow.only.keys * windows_of_a_key)
     firsts_per_s = updates.firsts_per_s(node.limit_ms)
     held = passing(firsts_per_s, node.limit_ms, inflow, "keys and windows with a first update")
-    most = math.inf if node.max_rows is None else node.max_rows
-    return replace(
-        held,
-        rows=min(held.rows, most),
-        changed=updates.keys_within(inflow.trigger_ms) + firsts_per_s * inflow.trigger_ms / 1_000,
-        formula=held.formula + ("" if node.max_rows is None else f", at most {node.max_rows:,}"),
-    )
-
-
-def _windows_of_a_key(node: Node, span_ms: int) -> float:
-    """Return how many windows of one key can have an update in an interval; infinite for windows made by records."""
-    if WINDOW_START not in node.fields:
-        return 1
-    while not isinstance(node, WindowedAggregate):
-        node = node.inputs[0]
-    windows = node.windows
-    return (windows.size_ms + span_ms) / windows.advance_ms if isinstance(windows, TimeWindows) else math.inf
+    changed = updates.keys_within(inflow.trigger_ms) + firsts_per_s * inflow.trigger_ms / 1_000
+    if node.max_rows is None:
+        return replace(held, changed=changed)
+    formula = f"{held.formula}, at most {node.max_rows:,}"
+    return replace(held, rows=min(held.rows, node.max_rows), changed=changed, formula=formula)
 
 
 def _windowed(node: WindowedAggregate, state: str, inflow: Inflow) -> Kept:
-    rows = inflow.only
-    if state == "own":
-        return _own_sessions(node, inflow)
+    rows, windows = inflow.only, node.windows
     if state in ("records", "results"):
         # nothing is dropped where a row can be replaced by a revision however old it is
-        settling = replace(inflow, settles=inflow.settles and not is_revised_any_time(node.input))
-        return _records(node, settling) if state == "records" else _results(node, settling)
-    match node.windows:
-        case TimeWindows() as windows:
+        inflow = replace(inflow, settles=inflow.settles and not is_revised_any_time(node.input))
+    match windows:
+        case _ if state == "records":
+            return _records(node, inflow)
+        case TimeWindows():
             return time_windows(windows, inflow)
-        case SessionWindows() as windows:
-            return _sessions(windows, rows, inflow)
-    return replace(one_per_key(rows, inflow, "keys"), records=0.0, values_per_s=rows.per_s)
+        case SlidingWindows():
+            return _sliding_results(windows, inflow)
+        case SessionWindows() if state == "results":
+            return _session_results(node, windows, inflow)
+        case SessionWindows():
+            return _sessions(windows, inflow, inflow.partitions if state == "own" else 1)
+    every = one_per_key(rows, inflow, "keys")
+    return every if state == "results" else replace(every, records=0.0, values_per_s=rows.per_s)
 
 
 def time_windows(windows: TimeWindows, inflow: Inflow) -> Kept:
@@ -251,75 +306,50 @@ def sessions_per_s(windows: SessionWindows, rows: Arrivals) -> float:
     return rows.per_s * silence + cut_per_s * (1 - silence)
 
 
-def _sessions(windows: SessionWindows, rows: Arrivals, inflow: Inflow) -> Kept:
+def _sessions(windows: SessionWindows, inflow: Inflow, partitions: int = 1) -> Kept:
     """A session begins with the record that comes after more than the gap; closed ones stay until they are settled.
 
     So records/s times the chance that a key is silent for the gap. A session changes its bounds, and with them its
-    place, with every record: it is written twice.
+    place, with every record: it is written twice. Lateness is judged by the sessions of each of the ``partitions``, of
+    which a batch writes all of a key that speaks again: more than estimated here, as keys grow old.
     """
+    rows = Arrivals(per_s=inflow.only.per_s / partitions, keys=inflow.only.keys)
     begun_per_s = sessions_per_s(windows, rows)
     closed = passing(begun_per_s, windows.settles_ms(0), inflow, "sessions begun")
     is_open = rows.keys_within(windows.gap_ms)
+    per_s = counted(rows.per_s)
+    silence = f"{per_s} records/s x e^-({per_s}/s x {readable(windows.gap_ms)} / {counted(rows.keys)} keys)"
+    each = f"; in each of {partitions} partitions" if partitions > 1 else ""
     return replace(
         closed,
-        rows=is_open + closed.rows,
-        changed=2 * rows.keys_within(inflow.trigger_ms) + closed.changed / 2,
-        formula=f"{counted(is_open)} open, {closed.formula}: {counted(rows.per_s)} records/s x "
-        f"e^-({counted(rows.per_s)}/s x {readable(windows.gap_ms)} / {counted(rows.keys)} keys)",
+        rows=(is_open + closed.rows) * partitions,
+        changed=(2 * rows.keys_within(inflow.trigger_ms) + closed.changed / 2) * partitions,
+        grows_per_s=closed.grows_per_s * partitions,
+        formula=f"{counted(is_open)} open, {closed.formula}: {silence}{each}",
         records=rows.per_s / begun_per_s if inflow.settles and begun_per_s else 0.0,
         values_per_s=0.0 if inflow.settles else rows.per_s,
     )
 
 
-def _own_sessions(node: WindowedAggregate, inflow: Inflow) -> Kept:
-    """The bounds of each partition's own sessions, by which lateness is judged.
-
-    Of a key that speaks a batch writes all of them again: more than estimated here, as keys grow old.
-    """
-    assert isinstance(node.windows, SessionWindows), node
-    partitions = inflow.partitions
-    spread = Arrivals(per_s=inflow.only.per_s / partitions, keys=inflow.only.keys)
-    kept = _sessions(node.windows, spread, inflow)
-    return replace(
-        kept,
-        rows=kept.rows * partitions,
-        changed=kept.changed * partitions,
-        grows_per_s=kept.grows_per_s * partitions,
-        formula=kept.formula + (f"; in each of {partitions} partitions" if partitions > 1 else ""),
-    )
-
-
 def _records(node: WindowedAggregate, inflow: Inflow) -> Kept:
     """Every single accepted record, where a window cannot be had by merging."""
-    rows = inflow.only
+    rows, span_ms = inflow.only, 0
     match node.windows:
         case LastN(n=n) if not can_be_revised(node.input) and not math.isinf(rows.keys):
-            return Kept(
-                rows=n * rows.keys,
-                changed=2 * rows.within(inflow.trigger_ms),
-                formula=f"{n} records x {counted(rows.keys)} keys, kept for ever: grows with new keys",
-            )
+            formula = f"{n} records x {counted(rows.keys)} keys, kept for ever: grows with new keys"
+            return Kept(rows=n * rows.keys, changed=2 * rows.within(inflow.trigger_ms), formula=formula)
         case LastN() if not can_be_revised(node.input):
             return lasting(rows.per_s, inflow, "records, of a new key each")
         case LastN() | GlobalWindow():
             return lasting(rows.per_s, inflow, "records")
         case SlidingWindows(difference_ms=length_ms) | TimeWindows(size_ms=length_ms):
-            return passing(rows.per_s, length_ms + node.windows.grace_ms, inflow, "records")
+            span_ms = length_ms + node.windows.grace_ms
         case SessionWindows() as windows:
-            span_ms = windows.settles_ms(windows.max_duration_ms or _mean_length_ms(windows, rows))
-            return passing(rows.per_s, span_ms, inflow, "records")
-
-
-def _results(node: WindowedAggregate, inflow: Inflow) -> Kept:
-    """Results that are known: the revision of each, and whether it is held back."""
-    match node.windows:
-        case TimeWindows() as windows:
-            return time_windows(windows, inflow)
-        case SlidingWindows() as windows:
-            return _sliding_results(windows, inflow)
-        case SessionWindows() as windows:
-            return _session_results(node, windows, inflow)
-    return one_per_key(inflow.only, inflow, "keys")
+            silence, per_key_s = rows.silence(windows.gap_ms), rows.per_s / rows.keys
+            # as many steps as a session has records, less one
+            mean_ms = round((1 / silence - 1) * 1_000 / per_key_s) if silence and per_key_s else 0
+            span_ms = windows.settles_ms(windows.max_duration_ms or mean_ms)
+    return passing(rows.per_s, span_ms, inflow, "records")
 
 
 def _sliding_results(windows: SlidingWindows, inflow: Inflow) -> Kept:
@@ -332,7 +362,7 @@ def _sliding_results(windows: SlidingWindows, inflow: Inflow) -> Kept:
     follow_per_s = rows.per_s * (1 - rows.silence(windows.difference_ms))
     after = passing(follow_per_s, windows.difference_ms + windows.grace_ms, inflow, "windows that begin after one")
     reached = rows.keys_within(inflow.trigger_ms) * rows.within(windows.difference_ms) / rows.keys
-    return _both(own, after, changed=own.changed + after.changed + reached)
+    return own.beside(after, changed=own.changed + after.changed + reached)
 
 
 def _session_results(node: WindowedAggregate, windows: SessionWindows, inflow: Inflow) -> Kept:
@@ -348,23 +378,8 @@ def _session_results(node: WindowedAggregate, windows: SessionWindows, inflow: I
         held = passing(grown_per_s, windows.gap_ms + windows.grace_ms, due, "bounds of sessions")
         emitted = passing(sessions_per_s(windows, rows), windows.settles_ms(0), inflow, "sessions")
         withdrawn = rows.keys_within(inflow.trigger_ms) * (1 - rows.silence(windows.gap_ms))
-        return _both(held, emitted, changed=held.changed + withdrawn)
+        return held.beside(emitted, changed=held.changed + withdrawn)
     if windows.max_duration_ms is None and not can_be_revised(node.input):
-        return replace(_sessions(windows, rows, inflow), records=1.0, values_per_s=0.0)
+        return replace(_sessions(windows, inflow), records=1.0, values_per_s=0.0)
     updates_per_s = rows.per_s if kind == "each record" else grown_per_s
     return passing(updates_per_s, windows.settles_ms(0), inflow, "updates: each has bounds of its own")
-
-
-def _both(one: Kept, other: Kept, *, changed: float) -> Kept:
-    return Kept(
-        rows=one.rows + other.rows,
-        changed=changed,
-        grows_per_s=one.grows_per_s + other.grows_per_s,
-        formula=f"{one.formula}, {other.formula}",
-    )
-
-
-def _mean_length_ms(windows: SessionWindows, rows: Arrivals) -> int:
-    """From the first record of a session to its last: as many steps as it has records, less one."""
-    silence, per_key_s = rows.silence(windows.gap_ms), rows.per_s / rows.keys
-    return round((1 / silence - 1) * 1_000 / per_key_s) if silence and per_key_s else 0

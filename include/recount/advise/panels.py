@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from recount.advise.grace_advice import Advice, advice
-from recount.advise.grace_command import HEADS, action_of, cells_of
+from recount.advise.grace_advice import advice
+from recount.advise.grace_command import HEADS, cells_of, late_of, recommendation_of
 from recount.advise.lens_answer import LensAnswer
 from recount.advise.lens_command import RESULT_HEADS, engine_name, heading, lens_of, result_cells, told_counts
 from recount.advise.lens_model import Modelled
@@ -24,7 +23,7 @@ from recount.declare.topology import Topology
 from recount.runtime.console import run_job
 from recount.runtime.errors import RecountError
 from recount.runtime.settings import Settings
-from recount.runtime.times import quantity
+from recount.runtime.times import clock_ms
 from recount.tables.places import Tables
 
 MOST_RECORDS = 2_000_000
@@ -45,18 +44,17 @@ def write_panels(settings: Settings, topology: Topology) -> dict[str, Panel]:
     return found
 
 
-def of_advice(found: Advice) -> Panel:
+def of_advice(found: Mapping[str, Any]) -> Panel:
     """A row for each longer grace of each operator that judges records by one."""
-    said = [f"Not ready: {found.not_ready}."] if found.not_ready else []
-    for one in found.operators:
-        title = " and ".join(one.titles)
-        missing = "" if one.results is None else f", missing from {quantity(one.results, 'result')}"
-        late = quantity(one.records, "late record")
-        said.append(f"{title}: {late}{missing}; {action_of(one)}: {one.recommendation.reason}.")
-    if not found.not_ready and not found.operators:
-        said.append("No operator judges records by a grace.")
-    rows = [[" and ".join(one.titles), *cells_of(step, one, found)] for one in found.operators for step in one.steps]
-    return {"said": said, "columns": ["operator", *HEADS] if rows else [], "rows": rows}
+    said = [f"Not ready: {found['not_ready']}."] if found["not_ready"] else []
+    titled = [(" and ".join(one["titles"]), one) for one in found["operators"]]
+    said += [f"{title}: {late_of(one)}; {recommendation_of(one)}." for title, one in titled]
+    rows = [[title, *cells_of(step, one, found)] for title, one in titled for step in one["steps"]]
+    return {
+        "said": said or ["No operator judges records by a grace."],
+        "columns": ["operator", *HEADS] if rows else [],
+        "rows": rows,
+    }
 
 
 def of_answer(answer: LensAnswer) -> Panel:
@@ -67,8 +65,7 @@ def of_answer(answer: LensAnswer) -> Panel:
 
 
 def _grace(settings: Settings, topology: Topology) -> Panel:
-    now_ms = time.time_ns() // 1_000_000
-    return of_advice(advice(Tables(settings.data), topology, workload(topology), now_ms))
+    return of_advice(advice(Tables(settings.data), topology, workload(topology), clock_ms()))
 
 
 def _lens(settings: Settings, topology: Topology) -> Panel:

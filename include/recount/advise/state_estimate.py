@@ -18,19 +18,19 @@ from recount.advise.operator_states import (
     Kept,
     changed_windows,
     kept_by,
-    sessions_per_s,
+    leaving_per_s,
+    pairs_per_s,
     time_windows,
 )
 from recount.advise.workload import SECONDS_A_DAY, Arrivals, Workload, counted, key_name
 from recount.declare.columns import REVISION
 from recount.declare.fingerprint import operator_numbers
 from recount.declare.operators.event_time import delay_above_ms, judges_above, topics_of
-from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin
+from recount.declare.operators.joins import StreamStreamJoin
 from recount.declare.operators.nodes import WINDOW_START, Node, Source, WindowedAggregate
 from recount.declare.operators.processing import Deduplicate
-from recount.declare.operators.tables import Suppress, TableAggregate
+from recount.declare.operators.tables import Suppress
 from recount.declare.topology import Topology
-from recount.declare.windows import SessionWindows, SlidingWindows, TimeWindows
 from recount.engine.operators.batch_graph import operators_of
 from recount.engine.operators.batch_rows import ORDER, TOPIC
 from recount.engine.operators.windowed_state import revised_for_ms
@@ -96,11 +96,9 @@ def operator_estimates(topology: Topology, given: Workload) -> list[OperatorEsti
     found = []
     for number, node in enumerate(topology.nodes(), start=1):
         inputs = _inputs(node, leaving, given)
-        leaving[node] = (
-            given.rate_of(node.topic.name)
-            if isinstance(node, Source)
-            else _leaving_per_s(node, inputs, given.trigger_ms)
-        )
+        leaving[node] = leaving_per_s(node, inputs, given.trigger_ms)
+        if isinstance(node, Source):
+            leaving[node] = given.rate_of(node.topic.name)
         states: list[StateEstimate] = []
         if plan and node is plan.aggregate:
             states = [_open_windows(plan, _inflow(topology, node, inputs, given), topology, given)]
@@ -154,65 +152,9 @@ def _open_windows(plan: AggregationPlan, inflow: Inflow, topology: Topology, giv
     return _state(plan.aggregate, OPEN_WINDOWS, OPEN_WINDOWS, schema, kept, topology, given)
 
 
-def _leaving_per_s(node: Node, inputs: tuple[Arrivals, ...], trigger_ms: int) -> float:
-    """How many rows a second leave ``node``, which is no source; filters and processors let every record pass."""
-    match node:
-        case WindowedAggregate():
-            return _results_per_s(node, inputs[0], trigger_ms)
-        case StreamStreamJoin():
-            alone = {"inner": 0.0, "left": inputs[0].per_s, "outer": inputs[0].per_s + inputs[1].per_s}[node.kind]
-            return max(_pairs_per_s(node, *inputs), alone)
-        case StreamTableJoin():
-            return inputs[0].per_s
-        case TableAggregate():
-            return 2 * inputs[0].per_s
-        case Suppress(limit_ms=pause_ms) | Deduplicate(horizon_ms=pause_ms):
-            return inputs[0].firsts_per_s(pause_ms)
-    return sum(above.per_s for above in inputs)
-
-
-def _results_per_s(node: WindowedAggregate, rows: Arrivals, trigger_ms: int) -> float:
-    if node.emission.kind == "each record":
-        return rows.per_s * _windows_of_a_record(node, rows)
-    if node.emission.kind == "each batch" and isinstance(node.windows, TimeWindows):
-        return changed_windows(node.windows, rows, trigger_ms) * 1_000 / trigger_ms
-    if node.emission.kind == "each batch":
-        return rows.keys_within(trigger_ms) * _windows_of_a_record(node, rows) * 1_000 / trigger_ms
-    match node.windows:
-        case TimeWindows() as windows:
-            return rows.keys_within(windows.size_ms) * 1_000 / windows.advance_ms
-        case SlidingWindows() as windows:
-            return rows.per_s * (2 - rows.silence(windows.difference_ms))
-        case SessionWindows() as windows:
-            return sessions_per_s(windows, rows)
-    raise AssertionError("refused at declaration")
-
-
-def _windows_of_a_record(node: WindowedAggregate, rows: Arrivals) -> float:
-    """How many windows a record changes; sliding: its own, and those after the records that lie in the difference."""
-    match node.windows:
-        case TimeWindows() as windows:
-            return windows.size_ms / windows.advance_ms
-        case SlidingWindows() as windows:
-            return 1 + rows.within(windows.difference_ms) / rows.keys
-    return 1
-
-
-def _pairs_per_s(node: StreamStreamJoin, left: Arrivals, right: Arrivals) -> float:
-    """How many pairs a join of streams makes a second.
-
-    Each left row meets the right rows of its key in before + after: 100/s and 50/s of 1,000 keys, 60 s: 100 x 50 x 60 /
-    1,000 = 300. With keys of which none comes twice on a side, each row meets one at most.
-    """
-    keys = max(left.keys, right.keys)
-    if math.isinf(keys):
-        return min(left.per_s, right.per_s)
-    return left.per_s * right.within(node.before_ms + node.after_ms) / keys
-
-
 def _join_cost(node: StreamStreamJoin, left: Arrivals, right: Arrivals) -> str:
     """How many pairs a second, and how that follows."""
-    pairs, span = counted(_pairs_per_s(node, left, right)), readable(node.before_ms + node.after_ms)
+    pairs, span = counted(pairs_per_s(node, left, right)), readable(node.before_ms + node.after_ms)
     if math.isinf(max(left.keys, right.keys)):
         return f"{pairs} pairs/s: one for each row of the rarer side"
     keys = counted(max(left.keys, right.keys))

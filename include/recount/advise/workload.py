@@ -106,18 +106,6 @@ class Workload:
         by_name = {name: plain(keys) for name, keys in self.keys_by_name.items()}
         return {**vars(self), "rates": dict(self.rates), "keys": plain(self.keys), "keys_by_name": by_name}
 
-    def __str__(self) -> str:
-        parts = [
-            *(f"{topic} {counted(rate)} records/s" for topic, rate in self.rates.items()),
-            f"each {'other ' if self.rates else ''}topic {counted(self.rate)} records/s",
-            *(f"{name} {counted(keys)} keys" for name, keys in self.keys_by_name.items()),
-            f"each {'other ' if self.keys_by_name else ''}operator {counted(self.keys)} keys",
-            f"{sized(self.record_bytes)} a record",
-            f"a batch every {readable(self.trigger_ms)}",
-        ]
-        late = [f"the slowest partition {readable(self.late_by_ms)} behind"] if self.late_by_ms else []
-        return ", ".join([*parts, *late])
-
     def rate_of(self, topic: str) -> float:
         """Records a second of ``topic``."""
         return self.rates.get(topic, self.rate)
@@ -130,6 +118,22 @@ class Workload:
         """How many ids a deduplication meets: unless the field is named, each record has one of its own."""
         names = columns_of(node.by)
         return self.keys_by_name.get(next(iter(names)), EACH_ITS_OWN) if len(names) == 1 else EACH_ITS_OWN
+
+
+def worded(assumed: Mapping[str, Any]) -> str:
+    """The ``document`` of a workload in words."""
+    parts, by_name = [], {name: EACH_ITS_OWN if n == UNIQUE else n for name, n in assumed["keys_by_name"].items()}
+    keys = EACH_ITS_OWN if assumed["keys"] == UNIQUE else assumed["keys"]
+    for what, unit, rest, named in (
+        ("topic", "records/s", assumed["rate"], assumed["rates"]),
+        ("operator", "keys", keys, by_name),
+    ):
+        parts += [f"{name} {counted(number)} {unit}" for name, number in named.items()]
+        parts.append(f"each {'other ' if named else ''}{what} {counted(rest)} {unit}")
+    parts += [f"{sized(assumed['record_bytes'])} a record", f"a batch every {readable(assumed['trigger_ms'])}"]
+    if assumed["late_by_ms"]:
+        parts.append(f"the slowest partition {readable(assumed['late_by_ms'])} behind")
+    return ", ".join(parts)
 
 
 def workload(

@@ -23,7 +23,7 @@ from tests.unit.engine.engine import Engine, LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 
 from recount.advise.estimate_command import page
-from recount.advise.estimate_report import BatchTime, Report, benchmark_figures
+from recount.advise.estimate_report import BatchTime, benchmark_figures, document
 from recount.advise.measured import Measured, Partners, measured
 from recount.advise.state_estimate import OPEN_WINDOWS
 from recount.advise.workload import workload
@@ -113,10 +113,8 @@ def test_of_the_short_way_the_open_windows_are_read(counted: Engine, tmp_path: P
 def test_a_restart_takes_its_rows_at_the_measured_rate(joined: TopologyEngine, tmp_path: Path) -> None:
     few = found(JOINED, tmp_path)
     many = replace(few, rows_read=50_000, read_back_s=0.5, table=replace(few.table, rows=20_000))
-    report = Report.of(JOINED, workload(JOINED), measured=many)
-    assert report.restart_s == 0.2, "20,000 rows at 100,000/s"
-    assert replace(report, measured=few).restart_s is None, "too few rows say nothing of a rate"
-    assert replace(report, measured=None).restart_s is None
+    seconds = [document(JOINED, workload(JOINED), measured=one)["restart"]["seconds"] for one in (many, few, None)]
+    assert seconds == [0.2, None, None], "20,000 rows at 100,000/s; too few rows say nothing of a rate"
 
 
 LAST = BatchTime(records=40_000, batch_ms=630, commit_ms=210)
@@ -167,21 +165,24 @@ def test_a_batch_that_does_not_tell_is_not_measured(said: dict[str, int | None])
 
 def test_a_longer_batch_is_recommended_only_where_the_assumed_one_does_not_keep_up() -> None:
     rates = {rate: workload(UNPAID, rate=[rate]) for rate in ("1000", "40000", "60000")}
-    targets = {rate: Report.of(UNPAID, given, status=STATUS).target_ms for rate, given in rates.items()}
+    told = {rate: document(UNPAID, given, status=STATUS)["recommended"] for rate, given in rates.items()}
     # both topics together 80,000/s of at most 95,238/s: 210 ms / (1 - 0.84)
-    assert targets == {"1000": 1_000, "40000": 1_313, "60000": None}
-    assert Report.of(UNPAID, rates["1000"]).target_ms is None
+    assert {rate: one["target_batch_ms"] for rate, one in told.items()} == {
+        "1000": 1_000,
+        "40000": 1_313,
+        "60000": None,
+    }
+    assert document(UNPAID, rates["1000"])["recommended"]["target_batch_ms"] is None
 
 
 def test_a_transaction_marks_each_partition_that_it_writes_to_its_offsets_and_its_position() -> None:
     topology = declared().topology("revenue-by-region")
-    second, hour = (
-        Report.of(topology, workload(topology, trigger=trigger, keys=["region=7"])) for trigger in ("1 s", "1 h")
-    )
-    assert (second.batches_per_s, hour.batches_per_s) == (1, pytest.approx(1 / 3_600))
+    given = [workload(topology, trigger=trigger, keys=["region=7"]) for trigger in ("1 s", "1 h")]
+    second, hour = (document(topology, one)["exactly_once"] for one in given)
+    assert (second["transactions_per_s"], hour["transactions_per_s"]) == (1, pytest.approx(1 / 3_600))
     [written] = topology.written
-    assert hour.markers == written.topic.partitions + 2, "84 rows"
-    assert second.markers == pytest.approx(2 + 7 / 300)
+    assert hour["markers_per_transaction"] == written.topic.partitions + 2, "84 rows"
+    assert second["markers_per_transaction"] == pytest.approx(2 + 7 / 300)
 
 
 def test_the_published_run_is_told_by_its_medians_and_its_spread(tmp_path: Path) -> None:
@@ -229,8 +230,8 @@ def test_the_example_in_the_documentation_is_what_is_printed(
 ) -> None:
     text = (project.root / "docs" / "estimates.md").read_text()
     [example] = re.findall(r"```\n(   window .*?)```", text, re.DOTALL)
-    report = Report.of(UNPAID, workload(UNPAID, rate=["1000"]), measured=paid, status=STATUS)
-    print_whole(*page(report))
+    given = workload(UNPAID, rate=["1000"])
+    print_whole(*page(document(UNPAID, given, measured=paid, status=STATUS)))
     shown = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     places = [shown.index(line) for line in example.splitlines()]
     assert places == sorted(places)

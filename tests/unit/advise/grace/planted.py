@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals
 from tests.unit.topologies.shop_log import Arrival
 
-from recount.advise.grace_judges import Shortfalls, attributed, judges_of, shortfalls
+from recount.advise.grace_judges import attributed, judges_of, shortfalls
 from recount.certificate.finding import GraceMiss
 from recount.declare.columns import AUDIT
 from recount.declare.registry import declared
@@ -87,7 +87,7 @@ def late_rows(late: Sequence[LateRecord]) -> pl.LazyFrame:
     return pl.LazyFrame(rows, schema=LATE_SCHEMA)
 
 
-def shortfalls_of(topology: Topology, late: Sequence[LateRecord], place: int = 0) -> Shortfalls:
-    """Those of the judge at ``place``."""
+def shortfalls_of(topology: Topology, late: Sequence[LateRecord], place: int = 0) -> tuple[pl.Series, pl.Series | None]:
+    """Those of records and of results of the judge at ``place``."""
     judges = judges_of(topology)
     return shortfalls(attributed(late_rows(late), judges), place, judges[place])

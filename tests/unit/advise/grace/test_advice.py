@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from tests.unit.advise.grace.planted import WAITS_MS, misses_of, planted, with_misses
 from tests.unit.serve.written_streams import WrittenStream, recorded_ms
 
-from recount.advise.grace_advice import Advice, StateInAll, advice
+from recount.advise.grace_advice import advice, state_in_all
 from recount.advise.grace_judges import grace_of, judges_of, lengthened
 from recount.advise.workload import workload
 from recount.declare.registry import declared
@@ -19,7 +20,7 @@ NOW_MS = recorded_ms(10)
 MIN, H = 60_000, 3_600_000
 
 
-def advised(stream: WrittenStream, **given: str) -> Advice:
+def advised(stream: WrittenStream, **given: str) -> dict[str, Any]:
     options = {name: [text] for name, text in given.items()}
     return advice(stream.tables, stream.topology, workload(stream.topology, **options), NOW_MS, measures_rates=False)
 
@@ -31,31 +32,32 @@ def hundred(tmp_path: Path) -> WrittenStream:
 
 def test_each_step_says_what_it_saves_and_costs(hundred: WrittenStream) -> None:
     found = advised(hundred, rate="orders=20", keys="region=100")
-    [operator] = found.operators
-    assert (operator.records, operator.results, operator.waits_ms) == (100, 100, WAITS_MS)
-    saved = [(step.added_ms, step.records, step.results, step.delay_ms) for step in operator.steps]
+    [operator] = found["operators"]
+    assert (operator["records"], operator["results"], operator["waits_ms"]) == (100, 100, WAITS_MS)
+    names = ("added_ms", "records", "results", "delay_ms")
+    saved = [tuple(step[name] for name in names) for step in operator["steps"]]
     assert saved == [(45_000, 50, 50, 45_000), (2 * MIN, 90, 90, 2 * MIN), (3 * H, 100, 100, 3 * H)]
     # 100 keys x (ceil((5 min + 5 s + 3 h) / 5 min) + 1) windows
-    assert round(found.state.rows) == 300
-    assert [round(step.state.rows) for step in operator.steps] == [300, 300, 3_900]
-    assert operator.steps[-1].state.bytes == pytest.approx(13 * found.state.bytes)
-    assert operator.recommendation.added_ms == 2 * MIN
+    states = [found["state"], *(step["state"] for step in operator["steps"])]
+    assert [round(state["rows"]) for state in states] == [300, 300, 300, 3_900]
+    assert states[-1]["bytes"] == pytest.approx(13 * states[0]["bytes"])
+    assert operator["recommendation"]["added_ms"] == 2 * MIN
 
 
 def test_the_rates_are_those_that_the_stream_has_measured(hundred: WrittenStream) -> None:
     given = workload(hundred.topology)
     found = advice(hundred.tables, hundred.topology, given, NOW_MS)
     # 103 records after the first batch, while stream time came from second 1 to second 10,800
-    assert found.given.rates == {"orders": pytest.approx(103 / 10_799)}
-    assert found.given.keys == given.keys
+    assert found["assumed"]["rates"] == {"orders": pytest.approx(103 / 10_799)}
+    assert found["assumed"]["keys"] == given.keys
 
 
 def test_misses_of_audits_are_saved_by_the_same_steps(hundred: WrittenStream) -> None:
     hundred.audit(3)
     with_misses(hundred, "night-3", misses_of(hundred))
     found = advised(hundred)
-    assert (found.audits, found.misses, found.misses_untold) == (1, 100, 0)
-    assert [step.misses for step in found.operators[0].steps] == [50, 90, 100]
+    assert (found["audits"], found["misses"], found["misses_untold"]) == (1, 100, 0)
+    assert [step["misses"] for step in found["operators"][0]["steps"]] == [50, 90, 100]
 
 
 def test_a_miss_counts_once_as_the_newest_audit_says_it(hundred: WrittenStream) -> None:
@@ -69,8 +71,8 @@ def test_a_miss_counts_once_as_the_newest_audit_says_it(hundred: WrittenStream) 
     with_misses(hundred, "night-3", [later, *misses[1:]])
     with_misses(hundred, "an audit that is not complete", [replace(misses[0], key="elsewhere")])
     found = advised(hundred)
-    assert (found.audits, found.misses) == (2, 100)
-    assert [step.misses for step in found.operators[0].steps] == [49, 89, 100]
+    assert (found["audits"], found["misses"]) == (2, 100)
+    assert [step["misses"] for step in found["operators"][0]["steps"]] == [49, 89, 100]
 
 
 def test_misses_that_do_not_say_what_they_need_are_said_to_be_so(hundred: WrittenStream) -> None:
@@ -81,25 +83,25 @@ def test_misses_that_do_not_say_what_they_need_are_said_to_be_so(hundred: Writte
     unread = replace(third, late=("customers-0@5 read after orders-0@7",))
     with_misses(hundred, "night-3", [cut, gone, unread])
     found = advised(hundred)
-    assert (found.misses, found.misses_untold) == (3, 3)
-    assert {step.misses for step in found.operators[0].steps} == {0}
+    assert (found["misses"], found["misses_untold"]) == (3, 3)
+    assert {step["misses"] for step in found["operators"][0]["steps"]} == {0}
 
 
 def test_the_ledger_counts_from_where_retention_has_removed(hundred: WrittenStream) -> None:
-    assert advised(hundred).counted_since_ms is None
+    assert advised(hundred)["counted_since_ms"] is None
     released = {"before_ms": 400_000, "cut": [0, 2], "offsets": {}}
     hundred.audit(2, released=released)
     hundred.audit(3)
     DeltaTable(hundred.tables.late(hundred.topology.name)).delete("stream_time_ms < 400000")
     found = advised(hundred)
-    assert found.counted_since_ms == 400_000
-    assert found.operators[0].records == 50
+    assert found["counted_since_ms"] == 400_000
+    assert found["operators"][0]["records"] == 50
 
 
 def test_late_records_of_a_batch_that_is_being_written_do_not_count_yet(hundred: WrittenStream) -> None:
     late = DeltaTable(hundred.tables.late(hundred.topology.name))
     late.update(updates={"recount_batch": "4"}, predicate="recount_batch = 3")
-    assert advised(hundred).operators[0].records == 90
+    assert advised(hundred)["operators"][0]["records"] == 90
 
 
 @pytest.mark.parametrize("name", sorted(declared().topologies))
@@ -115,6 +117,6 @@ def test_of_every_stream_of_the_shop_each_grace_can_be_lengthened_alone(name: st
                 assert grace_of(one) == judge.grace_ms + 48 * H
             else:
                 assert (str(one), one.fields) == (str(node), node.fields)
-        before, after = (StateInAll.of(one, given).rows for one in (topology, longer))
+        before, after = (state_in_all(one, given)["rows"] for one in (topology, longer))
         # of sessions all keys can be open already
         assert after > before if judge.makes_results else after >= before

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.unit.advise.grace.planted import shortfalls_of
 from tests.unit.reference.test_laws import END_MS, EVENTS, OTHERS, OUT, Log, law, logs
 
-from recount.advise.grace_judges import judges_of, lengthened, saved, steps_of_grace
+from recount.advise.grace_advice import steps_of_grace
+from recount.advise.grace_judges import judges_of, lengthened, saved
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.flow import RecordStream
@@ -73,7 +74,7 @@ def test_results_saved_are_those_that_the_interpreter_no_longer_misses(
         published = results(one, log)
         return sum(published.get(place) != n for place, n in complete.items())
 
-    found = shortfalls_of(topology, played(topology, log).late).results
+    _, found = shortfalls_of(topology, played(topology, log).late)
     assert found is not None
     assert len(found) == missed(topology)
     assert saved(found, added_ms) == missed(topology) - missed(with_more(topology, added_ms))
@@ -83,7 +84,7 @@ def test_results_saved_are_those_that_the_interpreter_no_longer_misses(
 @given(windows=time_windows(), log=logs)
 def test_the_last_step_saves_every_result_and_the_first_at_least_one(windows: TimeWindows, log: Log) -> None:
     topology = counting(windows)
-    found = shortfalls_of(topology, played(topology, log).late).results
+    _, found = shortfalls_of(topology, played(topology, log).late)
     assert found is not None
     steps = steps_of_grace(found.to_list(), limit_ms=windows.delay_ms)
     assert bool(steps) == bool(len(found))
@@ -102,7 +103,7 @@ def test_records_let_in_are_those_that_are_late_for_no_window_any_more(
     windows: TimeWindows, log: Log, added_ms: int
 ) -> None:
     topology = counting(windows)
-    found = shortfalls_of(topology, played(topology, log).late).records
+    found, _ = shortfalls_of(topology, played(topology, log).late)
     left = late_places(with_more(topology, added_ms), log)
     assert saved(found, added_ms) == len(found) - len(left)
 
@@ -113,7 +114,7 @@ def test_records_that_an_order_or_a_join_would_let_in_are_counted(log: Log, grac
     in_order = made_of(stream(EVENTS).in_order(grace=f"{grace_ms} ms"))
     joined = made_of(stream(EVENTS).join(stream(OTHERS), before="3 ms", after="5 ms", grace=f"{grace_ms} ms"))
     for topology, topics in ((in_order, ["events"]), (joined, ["events", "others"])):
-        found = shortfalls_of(topology, played(topology, log, topics).late).records
+        found, _ = shortfalls_of(topology, played(topology, log, topics).late)
         left = late_places(with_more(topology, added_ms), log, topics)
         assert saved(found, added_ms) == len(found) - len(left)
 
@@ -131,9 +132,9 @@ def test_of_sessions_and_sliding_windows_no_more_records_are_promised_than_are_l
     windows: ClosingWindows, log: Log, added_ms: int
 ) -> None:
     topology = counting(windows)
-    found = shortfalls_of(topology, played(topology, log).late)
-    assert found.results is None
-    let_in = len(found.records) - len(late_places(with_more(topology, added_ms), log))
+    found, of_results = shortfalls_of(topology, played(topology, log).late)
+    assert of_results is None
+    let_in = len(found) - len(late_places(with_more(topology, added_ms), log))
     # a session that grows lets others in; of sliding windows the one that ends with the record closes first
     exact = isinstance(windows, SlidingWindows)
-    assert saved(found.records, added_ms) == let_in if exact else saved(found.records, added_ms) <= let_in
+    assert saved(found, added_ms) == let_in if exact else saved(found, added_ms) <= let_in
