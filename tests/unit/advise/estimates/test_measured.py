@@ -9,17 +9,18 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.unit.advise.estimates.paid_orders import (
+from tests.unit.advise.estimates.measured_streams import (
     NEVER_PAID,
     PAID,
     PAID_LATE,
     STATUS,
     UNPAID,
-    proof_of,
+    write,
     write_paid_orders,
+    write_single,
 )
 from tests.unit.advise.estimates.steady_flow import Flow, clicks, held_by, processed, topology_of, views
-from tests.unit.engine.engine import Engine, LogRecord
+from tests.unit.engine.engine import LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 
 from recount.advise.estimate_command import page
@@ -32,8 +33,6 @@ from recount.declare.operators.joins import StreamStreamJoin
 from recount.declare.registry import declared
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
-from recount.engine.commit.batch import TopologyWork
-from recount.engine.commit.stream_tables import BatchRows
 from recount.engine.stage.polars_expressions import field_column
 from recount.engine.state.graph_state import MANY
 from recount.profile.home import Project
@@ -56,34 +55,15 @@ def found(topology: Topology, root: Path) -> Measured:
 @pytest.fixture
 def joined(tmp_path: Path) -> TopologyEngine:
     """A join that has run, its tables below ``tmp_path``."""
-    tables = TopologyWork(JOINED, str(tmp_path)).tables
-    tables.create()
     engine = processed(JOINED, FLOW, BATCH_S)
-    clocked = TopologyEngine(JOINED, engine.partitions)
-    for batch, computed in enumerate(engine.computed):
-        clocked.clock = computed.after
-        rows = BatchRows(state=computed.state, late=computed.late, rejected=computed.rejected, emitted=computed.emitted)
-        tables.append(rows, proof_of(JOINED, batch, clocked, computed.emitted["out"].height))
+    write(JOINED, tmp_path, engine.computed)
     return engine
 
 
 @pytest.fixture
-def counted(tmp_path: Path) -> Engine:
-    """A short-way stream of two batches: five windows of which one closes, its tables below ``tmp_path``."""
-    tables = TopologyWork(COUNTED, str(tmp_path)).tables
-    tables.create()
-    engine = Engine(COUNTED)
-    for batch, seconds in enumerate([(1, 2, 11), (16, 31)]):
-        log = [LogRecord(timestamp_ms=second * 1_000, key=b"ann", value=b"{}") for second in seconds]
-        emitted = engine.batch(*log)
-        rows = BatchRows(
-            state=engine.last["partials"],
-            late=engine.last["late"],
-            rejected=engine.last["rejected"],
-            emitted={"out": emitted},
-        )
-        tables.append(rows, proof_of(COUNTED, batch, engine, emitted.height))
-    return engine
+def paid(tmp_path: Path) -> Measured:
+    write_paid_orders(tmp_path)
+    return found(UNPAID, tmp_path)
 
 
 def test_the_state_of_every_operator_is_read_back(joined: TopologyEngine, tmp_path: Path) -> None:
@@ -103,9 +83,15 @@ def test_the_table_and_the_batches_are_as_they_were_written(joined: TopologyEngi
     assert figures.rates == {name: pytest.approx(FLOW.per_s, rel=0.2) for name in ("clicks", "views")}, "of event time"
 
 
-def test_of_the_short_way_the_open_windows_are_read(counted: Engine, tmp_path: Path) -> None:
+def test_of_the_short_way_the_open_windows_are_read(tmp_path: Path) -> None:
+    """Two batches: five windows of which one closes."""
+    batches = [
+        [LogRecord(timestamp_ms=second * 1_000, key=b"ann", value=b"{}") for second in seconds]
+        for seconds in ((1, 2, 11), (16, 31))
+    ]
+    engine = write_single(COUNTED, tmp_path, *batches)
     figures = found(COUNTED, tmp_path)
-    assert counted.windows.rows["window_start"].to_list() == [30_000]
+    assert engine.windows.rows["window_start"].to_list() == [30_000]
     assert figures.held[OPEN_WINDOWS].rows == 1
     assert (figures.rows_read, figures.table.rows) == (1, 4), "a restart leaves the partials of closed windows out"
 
@@ -122,24 +108,13 @@ LAST = BatchTime(records=40_000, batch_ms=630, commit_ms=210)
 KEY = field_column(JOIN.key)
 
 
-@pytest.fixture
-def paid(tmp_path: Path) -> Measured:
-    write_paid_orders(tmp_path)
-    figures = measured(UNPAID, str(tmp_path))
-    assert figures is not None
-    return figures
-
-
 @pytest.mark.parametrize("per_s", [1, 10_000, 47_619, 90_000])
 def test_the_shortest_batch_that_keeps_up_takes_as_long_as_it_spans(per_s: float) -> None:
     shortest_ms = LAST.shortest_ms(per_s)
     assert shortest_ms is not None
-
-    def takes_ms(spans_ms: float) -> float:
-        return LAST.commit_ms + LAST.ms_per_record * per_s * spans_ms / 1_000
-
-    assert takes_ms(shortest_ms) <= shortest_ms
-    assert takes_ms(shortest_ms - 1) > shortest_ms - 1
+    per_ms = LAST.ms_per_record * per_s / 1_000
+    assert LAST.commit_ms + per_ms * shortest_ms <= shortest_ms
+    assert LAST.commit_ms + per_ms * (shortest_ms - 1) > shortest_ms - 1
 
 
 def test_beyond_the_most_no_batch_keeps_up_and_nothing_is_caught_up() -> None:
@@ -150,12 +125,8 @@ def test_beyond_the_most_no_batch_keeps_up_and_nothing_is_caught_up() -> None:
 
 @pytest.mark.parametrize(
     "said",
-    [
-        {"batch_duration_ms": None},
-        {"commit_duration_ms": None},
-        {"batch_records": 999},
-        {"commit_duration_ms": 630},
-    ],
+    [{"batch_duration_ms": None}, {"commit_duration_ms": None}, {"batch_records": 999}, {"commit_duration_ms": 630}],
+    ids=str,
 )
 def test_a_batch_that_does_not_tell_is_not_measured(said: dict[str, int | None]) -> None:
     assert BatchTime.of(STATUS) == LAST
