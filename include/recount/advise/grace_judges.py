@@ -106,16 +106,11 @@ def judges_of(topology: Topology) -> list[Judge]:
     for number, node in enumerate(topology.nodes(), start=1):
         if _judges(node):
             alike.setdefault((type(node), *_late_when(node)), []).append((number, node))
-    return [
-        Judge(
-            topology=topology,
-            nodes=tuple(node for _, node in found),
-            numbers=tuple(number for number, _ in found),
-            length_ms=length_ms,
-            bounds_ms=bounds_ms,
-        )
-        for (_, length_ms, bounds_ms), found in alike.items()
-    ]
+    found = []
+    for (_, length_ms, bounds_ms), same in alike.items():
+        numbers, nodes = zip(*same, strict=True)
+        found.append(Judge(topology=topology, nodes=nodes, numbers=numbers, length_ms=length_ms, bounds_ms=bounds_ms))
+    return found
 
 
 def _judges(node: Node) -> bool:
@@ -131,13 +126,9 @@ def _brings_records(node: Node) -> bool:
 def _late_when(node: Node) -> tuple[int | None, frozenset[int]]:
     """The length of its windows, and how far stream time is past their end or the record when that is late."""
     match node:
-        case (
-            WindowedAggregate(windows=TimeWindows(size_ms=length_ms) as windows)
-            | WindowedAggregate(windows=SlidingWindows(difference_ms=length_ms) as windows)
-        ):
+        case WindowedAggregate(windows=TimeWindows() | SlidingWindows() | SessionWindows() as windows):
+            length_ms = getattr(windows, "size_ms", getattr(windows, "difference_ms", None))
             return length_ms, frozenset({windows.closes_ms(0)})
-        case WindowedAggregate(windows=SessionWindows() as windows):
-            return None, frozenset({windows.closes_ms(0)})
         case StreamStreamJoin(before_ms=before_ms, after_ms=after_ms, grace_ms=grace_ms):
             return None, frozenset({before_ms + grace_ms + 1, after_ms + grace_ms + 1})
         case (
@@ -148,13 +139,9 @@ def _late_when(node: Node) -> tuple[int | None, frozenset[int]]:
 
 
 def grace_of(node: Node) -> int | None:
-    """The grace by which ``node`` judges records; None where it has none."""
-    match node:
-        case WindowedAggregate(windows=TimeWindows() | SlidingWindows() | SessionWindows() as windows):
-            return windows.grace_ms
-        case StreamStreamJoin() | InOrder():
-            return node.grace_ms
-    return None
+    """The grace by which ``node`` judges records; None where it has none: for that of a lookup they wait."""
+    grace_ms: int | None = getattr(getattr(node, "windows", node), "grace_ms", None)
+    return None if isinstance(node, StreamTableJoin) else grace_ms
 
 
 def lengthened(topology: Topology, nodes: Collection[Node], added_ms: int) -> Topology:
@@ -168,17 +155,14 @@ def lengthened(topology: Topology, nodes: Collection[Node], added_ms: int) -> To
                 above = getattr(node, name)
                 changed[name] = tuple(map(longer, above)) if isinstance(above, tuple) else longer(above)
             if node in nodes:
-                grace_ms = grace_of(node)
+                grace_ms, windows = grace_of(node), getattr(node, "windows", None)
                 assert grace_ms is not None, f"{node} judges nothing by a grace"
                 grace = {"grace_ms": grace_ms + added_ms}
-                windows = getattr(node, "windows", None)
                 changed |= grace if windows is None else {"windows": replace(windows, **grace)}
             made[node] = replace(node, **changed)
         return made[node]
 
-    return replace(
-        topology, sinks=[longer(sink) for sink in topology.sinks], actions=[longer(end) for end in topology.actions]
-    )
+    return replace(topology, sinks=list(map(longer, topology.sinks)), actions=list(map(longer, topology.actions)))
 
 
 def attributed(late: pl.LazyFrame, judges: Sequence[Judge]) -> pl.LazyFrame:

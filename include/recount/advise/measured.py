@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import islice, pairwise
+from statistics import median
 
 import polars as pl
 from deltalake import DeltaTable
 
 from recount.advise.state_estimate import OPEN_WINDOWS
 from recount.advise.workload import NEWEST_BATCHES, event_rates
-from recount.declare.changes import NOTHING_ADDED, Additions
+from recount.declare.changes import NOTHING_ADDED
 from recount.declare.columns import TIMESTAMP
 from recount.declare.operators.joins import StreamStreamJoin
 from recount.declare.operators.nodes import WINDOW_END
 from recount.declare.topology import Topology
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.commit.delta_table import AppendOnlyTable
-from recount.engine.commit.stream_tables import Order, StreamTables
+from recount.engine.commit.stream_tables import StreamTables
 from recount.engine.exchange.aggregation import AggregationComputation
 from recount.engine.operators.batch_graph import Graph
 from recount.engine.stage.partials import plan_of
@@ -35,7 +35,6 @@ _ROWS_THAT_TELL = 10_000
 _OUTER = 0.005
 """Of the rows with a partner that may lie outside on each side, so that 99 % lie inside."""
 _PAIRS_THAT_TELL = 100
-_DISTANCE = "__distance_ms"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +57,6 @@ class TableSize:
     rows: int
     bytes: int
     files: int
-
-    @property
-    def row_bytes(self) -> float | None:
-        """Bytes a row; None without rows."""
-        return self.bytes / self.rows if self.rows else None
 
     @classmethod
     def of(cls, *tables: AppendOnlyTable) -> TableSize:
@@ -97,8 +91,8 @@ class Measured:
     rates: Mapping[str, float]
     read_back_s: float
     rows_read: int
-    restart_ms: int | None = None
-    partners: Mapping[int, Partners] = field(default_factory=dict)
+    restart_ms: int | None
+    partners: Mapping[int, Partners]
 
     @property
     def rows_read_per_s(self) -> float | None:
@@ -113,12 +107,11 @@ def measured(topology: Topology, root: str) -> Measured | None:
     if last is None:
         return None
     begun_s = time.monotonic()
-    enacted = DeclarationLog(root, topology.name).last()
-    held, graph, read = _read_back(topology, tables, last, enacted.additions if enacted else NOTHING_ADDED)
+    held, partners, read = _read_back(topology, tables, root, last)
     read_back_s = time.monotonic() - begun_s
     entries = list(islice(tables.history.entries(), NEWEST_BATCHES))
     proofs = [entry.proof for entry in entries]
-    intervals = [
+    between = [
         (newer.batch_timestamp_ms - older.batch_timestamp_ms, newer.lease_epoch != older.lease_epoch)
         for newer, older in pairwise(proofs)
     ]
@@ -128,18 +121,22 @@ def measured(topology: Topology, root: str) -> Measured | None:
         # that of a sink that was added is made when the stream starts again
         outputs=TableSize.of(*(one for one in tables.outputs.values() if DeltaTable.is_deltatable(one.path))),
         batches=len(proofs),
-        interval_ms=_median([ms for ms, _ in intervals]),
-        records=statistics.median(sum(part.records for part in proof.partitions) for proof in proofs),
-        emitted=statistics.median(sum(proof.emitted.values()) for proof in proofs),
-        changed=statistics.median(entry.rows_added for entry in entries),
+        interval_ms=_median([ms for ms, _ in between]),
+        records=median(sum(part.records for part in proof.partitions) for proof in proofs),
+        emitted=median(sum(proof.emitted.values()) for proof in proofs),
+        changed=median(entry.rows_added for entry in entries),
         append_ms=_median([entry.append_ms for entry in entries if entry.append_ms is not None]),
         rates=event_rates(proofs),
         read_back_s=read_back_s,
         rows_read=_rows_of(read),
         # another lease epoch is another driver
-        restart_ms=next((ms for ms, is_restart in intervals if is_restart), None),
-        partners={} if graph is None else _partners(topology, graph),
+        restart_ms=next((ms for ms, is_restart in between if is_restart), None),
+        partners=partners,
     )
+
+
+def _median(figures: Sequence[float]) -> float | None:
+    return median(figures) if figures else None
 
 
 def _rows_of(table: pl.LazyFrame) -> int:
@@ -149,37 +146,28 @@ def _rows_of(table: pl.LazyFrame) -> int:
 
 
 def _read_back(
-    topology: Topology, tables: StreamTables, last: BatchProof, added: Additions
-) -> tuple[dict[str, Held], Graph | None, pl.LazyFrame]:
-    """Return the rows held after ``last`` by state, the graph that holds them, and the rows that a restart reads."""
-    plan, rows = plan_of(topology), tables.state.read().filter(earlier(_after(last)))
-    if plan is None:
-        graph, since = Graph(topology, added=added), since_snapshot(rows)
-        GraphState(graph.states, graph.clocks).load(since)
-        # under the names of the estimates, which know of no upgrade
-        held_by = zip(Graph(topology).states, graph.states.values(), strict=True)
-        return {name: Held.of(state.rows) for name, state in held_by}, graph, since.lazy()
-    held = AggregationComputation(plan).open_windows(tables, _after(last), last.frontier_ms).rows
-    if last.frontier_ms is not None:
-        rows = rows.filter(pl.col(WINDOW_END) + plan.windows.grace_ms > last.frontier_ms)
-    return {OPEN_WINDOWS: Held.of(held)}, None, rows
-
-
-def _partners(topology: Topology, graph: Graph) -> dict[int, Partners]:
+    topology: Topology, tables: StreamTables, root: str, last: BatchProof
+) -> tuple[dict[str, Held], dict[int, Partners], pl.LazyFrame]:
+    """Return the rows held after ``last`` by state, the partners in joins, and the rows that a restart reads."""
+    after = last.generation, last.batch + 1
+    plan, rows = plan_of(topology), tables.state.read().filter(earlier(after))
+    if plan is not None:
+        open_windows = AggregationComputation(plan).open_windows(tables, after, last.frontier_ms).rows
+        if last.frontier_ms is not None:
+            rows = rows.filter(pl.col(WINDOW_END) + plan.windows.grace_ms > last.frontier_ms)
+        return {OPEN_WINDOWS: Held.of(open_windows)}, {}, rows
+    enacted = DeclarationLog(root, topology.name).last()
+    graph, since = Graph(topology, added=enacted.additions if enacted else NOTHING_ADDED), since_snapshot(rows)
+    GraphState(graph.states, graph.clocks).load(since)
+    # under the names of the estimates, which know of no upgrade
+    held_by = zip(Graph(topology).states, graph.states.values(), strict=True)
     sides = {owner: graph.states[name].rows for name, owner in graph.owners.items()}
-    return {
+    partners = {
         number: Partners.of(node, sides[node, "left"], sides[node, "right"])
         for number, node in enumerate(topology.nodes(), start=1)
         if isinstance(node, StreamStreamJoin)
     }
-
-
-def _after(last: BatchProof) -> Order:
-    return last.generation, last.batch + 1
-
-
-def _median(figures: Sequence[float]) -> float | None:
-    return statistics.median(figures) if figures else None
+    return {name: Held.of(state.rows) for name, state in held_by}, partners, since.lazy()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,33 +190,27 @@ class Partners:
     @classmethod
     def of(cls, node: StreamStreamJoin, left: pl.DataFrame, right: pl.DataFrame) -> Partners:
         """Return the partners among these rows, which the join ``node`` holds."""
-        keys = [field_column(side.key) for side in node.inputs]
         sides = [
-            rows.select(pl.col(key).alias("key"), TIMESTAMP).sort(TIMESTAMP)
-            for key, rows in zip(keys, (left, right), strict=True)
+            rows.select(pl.col(field_column(side.key)).alias("key"), TIMESTAMP).sort(TIMESTAMP)
+            for side, rows in zip(node.inputs, (left, right), strict=True)
         ]
         found = pl.concat([_nearest(*sides), -_nearest(*reversed(sides))])
         distances = found.drop_nulls().sort()
-        near = len(distances.filter(distances.is_between(-node.before_ms, node.after_ms)))
-        counts = cls(near=near, far=len(distances) - near, alone=found.null_count())
-        if len(distances) < _PAIRS_THAT_TELL:
-            return counts
-        outer = int(_OUTER * len(distances))
-        first, last, least, most = (distances[place] for place in (outer, -1 - outer, 0, -1))
-        return replace(counts, first_ms=first, last_ms=last, least_ms=least, most_ms=most)
-
-    @property
-    def before_ms(self) -> int | None:
-        """The ``before`` that holds 99 % of the partners together with ``after_ms``."""
-        return None if self.first_ms is None else max(-self.first_ms, 0)
-
-    @property
-    def after_ms(self) -> int | None:
-        return None if self.last_ms is None else max(self.last_ms, 0)
+        near, count = int(distances.is_between(-node.before_ms, node.after_ms).sum()), len(distances)
+        bounds = {}
+        if count >= _PAIRS_THAT_TELL:
+            places = {
+                "first_ms": int(_OUTER * count),
+                "last_ms": -1 - int(_OUTER * count),
+                "least_ms": 0,
+                "most_ms": -1,
+            }
+            bounds = {name: distances[place] for name, place in places.items()}
+        return cls(near=near, far=count - near, alone=found.null_count(), **bounds)
 
 
 def _nearest(own: pl.DataFrame, other: pl.DataFrame) -> pl.Series:
     """Return for each row of ``own`` how much later the nearest of its key in ``other`` is; null where none is."""
     partner = other.with_columns(pl.col(TIMESTAMP).alias("partner_ms"))
     joined = own.join_asof(partner, on=TIMESTAMP, by="key", strategy="nearest", check_sortedness=False)
-    return joined.select((pl.col("partner_ms") - pl.col(TIMESTAMP)).alias(_DISTANCE))[_DISTANCE]
+    return joined.select(pl.col("partner_ms") - pl.col(TIMESTAMP)).to_series()

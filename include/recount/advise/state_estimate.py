@@ -111,7 +111,7 @@ def operator_estimates(topology: Topology, given: Workload) -> list[OperatorEsti
             for title, schema in schemas.items():
                 kept = kept_by(node, title, inflow, given.keys_of(key_name(node)))
                 name = f"operator {places[node]} {type(node).__name__} {title}"
-                states.append(_state(node, name, title, schema, kept, topology, given))
+                states.append(_state(node, name, schema, kept, topology, given))
         cost = _join_cost(node, *inputs) if isinstance(node, StreamStreamJoin) else ""
         found.append(
             OperatorEstimate(number=number, node=node, rows_per_s=leaving[node], states=tuple(states), cost=cost)
@@ -149,26 +149,20 @@ def _open_windows(plan: AggregationPlan, inflow: Inflow, topology: Topology, giv
     changed = changed_windows(plan.windows, inflow.only, inflow.trigger_ms)
     kept = replace(time_windows(plan.windows, inflow), changed=changed)
     schema = {**Partials.of(plan.aggregate).schema, REVISION: pl.Int32()}
-    return _state(plan.aggregate, OPEN_WINDOWS, OPEN_WINDOWS, schema, kept, topology, given)
+    return _state(plan.aggregate, OPEN_WINDOWS, schema, kept, topology, given)
 
 
 def _join_cost(node: StreamStreamJoin, left: Arrivals, right: Arrivals) -> str:
     """How many pairs a second, and how that follows."""
-    pairs, span = counted(pairs_per_s(node, left, right)), readable(node.before_ms + node.after_ms)
-    if math.isinf(max(left.keys, right.keys)):
-        return f"{pairs} pairs/s: one for each row of the rarer side"
-    keys = counted(max(left.keys, right.keys))
-    return f"{pairs} pairs/s: {counted(left.per_s)}/s x {counted(right.per_s)}/s x {span} / {keys} keys"
+    pairs, keys = f"{counted(pairs_per_s(node, left, right))} pairs/s", max(left.keys, right.keys)
+    if math.isinf(keys):
+        return f"{pairs}: one for each row of the rarer side"
+    span = readable(node.before_ms + node.after_ms)
+    return f"{pairs}: {counted(left.per_s)}/s x {counted(right.per_s)}/s x {span} / {counted(keys)} keys"
 
 
 def _state(
-    node: Node,
-    name: str,
-    title: str,
-    schema: Mapping[str, pl.DataType],
-    kept: Kept,
-    topology: Topology,
-    given: Workload,
+    node: Node, name: str, schema: Mapping[str, pl.DataType], kept: Kept, topology: Topology, given: Workload
 ) -> StateEstimate:
     """The state with its bytes; a record's bytes are shared out among its fields, names and punctuation included."""
     topics = topics_of(node)
@@ -176,8 +170,8 @@ def _state(
     field, of_windows = given.record_bytes / fields, any(WINDOW_START in above.fields for above in node.inputs)
     order = _WINDOW_DIGITS + field if of_windows else sum(len(topic) + _PLACE_DIGITS for topic in topics)
     texts = {TOPIC: max(map(len, topics)), ORDER: order}
-    empty, of_one = (_row_bytes(schema, texts, field, values) for values in (0, 1))
-    row_bytes = _row_bytes(schema, texts, field, kept.records)
+    empty, of_one, row_bytes = (_row_bytes(schema, texts, field, values) for values in (0, 1, kept.records))
+    title = name.partition(f"{type(node).__name__} ")[2] or name
     return StateEstimate(name=name, title=title, kept=kept, row_bytes=row_bytes, value_bytes=of_one - empty)
 
 

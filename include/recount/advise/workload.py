@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from recount.declare.expression_types import columns_of
@@ -25,7 +24,7 @@ EACH_ITS_OWN = math.inf
 """As many keys as there are records: none comes twice."""
 UNIQUE = "unique"
 """How an option says that each record has a key of its own."""
-_NONE: Mapping[str, float] = MappingProxyType({})
+_PARTS = (("topic", "records/s", "rate", "rates"), ("operator", "keys", "keys", "keys_by_name"))
 NEWEST_BATCHES = 200
 """Of how many of the newest batches a stream's figures are."""
 
@@ -89,9 +88,9 @@ class Workload:
     """
 
     rate: float = 1_000.0
-    rates: Mapping[str, float] = field(default_factory=lambda: _NONE)
+    rates: Mapping[str, float] = field(default_factory=dict)
     keys: float = 1_000.0
-    keys_by_name: Mapping[str, float] = field(default_factory=lambda: _NONE)
+    keys_by_name: Mapping[str, float] = field(default_factory=dict)
     record_bytes: float = 100.0
     trigger_ms: int = 1_000
     late_by_ms: int = 0
@@ -99,12 +98,8 @@ class Workload:
     @property
     def document(self) -> dict[str, Any]:
         """The assumptions as plain values."""
-
-        def plain(keys: float) -> float | str:
-            return UNIQUE if math.isinf(keys) else keys
-
-        by_name = {name: plain(keys) for name, keys in self.keys_by_name.items()}
-        return {**vars(self), "rates": dict(self.rates), "keys": plain(self.keys), "keys_by_name": by_name}
+        by_name = {name: _plain(keys) for name, keys in self.keys_by_name.items()}
+        return {**vars(self), "rates": dict(self.rates), "keys": _plain(self.keys), "keys_by_name": by_name}
 
     def rate_of(self, topic: str) -> float:
         """Records a second of ``topic``."""
@@ -120,16 +115,20 @@ class Workload:
         return self.keys_by_name.get(next(iter(names)), EACH_ITS_OWN) if len(names) == 1 else EACH_ITS_OWN
 
 
+def _plain(keys: float) -> float | str:
+    return UNIQUE if math.isinf(keys) else keys
+
+
 def worded(assumed: Mapping[str, Any]) -> str:
     """The ``document`` of a workload in words."""
-    parts, by_name = [], {name: EACH_ITS_OWN if n == UNIQUE else n for name, n in assumed["keys_by_name"].items()}
-    keys = EACH_ITS_OWN if assumed["keys"] == UNIQUE else assumed["keys"]
+    parts = []
     for what, unit, rest, named in (
-        ("topic", "records/s", assumed["rate"], assumed["rates"]),
-        ("operator", "keys", keys, by_name),
+        ("topic", "records/s", "rate", "rates"),
+        ("operator", "keys", "keys", "keys_by_name"),
     ):
-        parts += [f"{name} {counted(number)} {unit}" for name, number in named.items()]
-        parts.append(f"each {'other ' if named else ''}{what} {counted(rest)} {unit}")
+        figures = {**assumed[named], f"each {'other ' if assumed[named] else ''}{what}": assumed[rest]}
+        numbers = {name: EACH_ITS_OWN if number == UNIQUE else number for name, number in figures.items()}
+        parts += [f"{name} {counted(number)} {unit}" for name, number in numbers.items()]
     parts += [f"{sized(assumed['record_bytes'])} a record", f"a batch every {readable(assumed['trigger_ms'])}"]
     if assumed["late_by_ms"]:
         parts.append(f"the slowest partition {readable(assumed['late_by_ms'])} behind")
@@ -213,15 +212,13 @@ def event_rates(proofs: Sequence[BatchProof]) -> dict[str, float]:
 
     Records of all batches but the oldest, over how far stream time came in them: 600 records in a minute are 10/s.
     """
-    oldest, newer = proofs[-1], proofs[:-1]
     rates = {}
-    for topic in {part.topic for part in oldest.partitions}:
-        records = sum(part.records for proof in newer for part in proof.partitions if part.topic == topic)
-        passed_ms = _reached_ms(proofs[0], topic) - _reached_ms(oldest, topic)
-        if records and passed_ms > 0:
-            rates[topic] = records * 1_000 / passed_ms
+    for topic in {part.topic for part in proofs[-1].partitions}:
+        records = sum(part.records for proof in proofs[:-1] for part in proof.partitions if part.topic == topic)
+        newest_ms, oldest_ms = (
+            max((part.stream_time_ms or 0 for part in proof.partitions if part.topic == topic), default=0)
+            for proof in (proofs[0], proofs[-1])
+        )
+        if records and newest_ms > oldest_ms:
+            rates[topic] = records * 1_000 / (newest_ms - oldest_ms)
     return rates
-
-
-def _reached_ms(proof: BatchProof, topic: str) -> int:
-    return max((part.stream_time_ms or 0 for part in proof.partitions if part.topic == topic), default=0)

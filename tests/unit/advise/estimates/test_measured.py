@@ -190,10 +190,10 @@ def test_the_recommended_window_holds_99_percent() -> None:
     left = pl.DataFrame({KEY: [f"o{n}" for n in range(1, 1_001)], "timestamp_ms": [0] * 1_000})
     right = left.with_columns(timestamp_ms=pl.int_range(1, 1_001, dtype=pl.Int64) * 1_000)
     partners = Partners.of(JOIN, left, right)
-    assert (partners.before_ms, partners.after_ms) == (0, 995_000)
+    assert (partners.first_ms, partners.last_ms) == (6_000, 995_000)
     assert (partners.near, partners.far) == (600, 1_400), "5 min"
     few = Partners.of(JOIN, left.head(40), right.head(40))
-    assert (few.near, few.before_ms, few.after_ms) == (80, None, None)
+    assert (few.near, few.first_ms, few.last_ms) == (80, None, None)
 
 
 def test_the_example_in_the_documentation_is_what_is_printed(
