@@ -36,8 +36,7 @@ from recount.advise.engine_clocks import KAFKA_STREAMS
 from recount.advise.engine_clocks import STRUCTURED_STREAMING as STRUCTURED
 from recount.advise.lens_answer import Between, LensAnswer, looked_at
 from recount.advise.lens_command import COUNTS
-from recount.advise.lens_log import records_of
-from recount.advise.lens_model import CUTS, PARTS, Modelled, Span, span_of
+from recount.advise.lens_log import CUTS, PARTS, Modelled, Span, records_of, span_of
 from recount.declare.aggregates import count
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import SessionWindows, TimeWindows, session, tumbling

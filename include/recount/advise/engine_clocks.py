@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from recount.advise.lens_log import Reaching
-from recount.advise.lens_model import NEVER, Longs, Span
+from recount.advise.lens_log import NEVER, Longs, Reaching, Span
 from recount.declare.windows import SessionWindows, TimeWindows
 
 KAFKA_STREAMS, STRUCTURED_STREAMING = ENGINES = ("kafka-streams", "structured-streaming")

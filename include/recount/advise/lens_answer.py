@@ -15,8 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from recount.advise.engine_clocks import DROPPED, ENGINES, OURS, RESULT, STRUCTURED_STREAMING, judged_by, least, most
-from recount.advise.lens_log import Reaching, reaching
-from recount.advise.lens_model import Modelled, Span
+from recount.advise.lens_log import Modelled, Reaching, Span, reaching
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.windows import SessionWindows
 from recount.reference.record_aggregates import results

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from recount.advise.lens_answer import FIRST, EngineAnswer, LensAnswer, looked_at
-from recount.advise.lens_log import records_of
-from recount.advise.lens_model import Modelled, span_of
+from recount.advise.lens_log import Modelled, records_of, span_of
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.registry import declared
 from recount.declare.topology import Topology

@@ -14,7 +14,7 @@ from recount.advise.grace_advice import advice
 from recount.advise.grace_command import HEADS, cells_of, late_of, recommendation_of
 from recount.advise.lens_answer import LensAnswer
 from recount.advise.lens_command import RESULT_HEADS, engine_name, heading, lens_of, result_cells, told_counts
-from recount.advise.lens_model import Modelled
+from recount.advise.lens_log import Modelled
 from recount.advise.workload import workload
 from recount.audit.certificate.certificate_files import certificates_in
 from recount.audit.certificate.issuing import certificates_of, write_whole

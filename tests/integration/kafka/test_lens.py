@@ -17,8 +17,7 @@ from tests.unit.topologies.shop_log import Arrival
 from typer.testing import CliRunner
 
 from recount.advise.lens_command import lens
-from recount.advise.lens_log import records_of
-from recount.advise.lens_model import CUTS, PARTS, Span
+from recount.advise.lens_log import CUTS, PARTS, Span, records_of
 from recount.kafka.connection import Connection
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.batch_proofs import a_proof
 
 from recount.advise.lens_answer import EngineAnswer, LensAnswer, looked_at
-from recount.advise.lens_log import LOG, Reaching, reaching
-from recount.advise.lens_model import Modelled, Span, span_of
+from recount.advise.lens_log import LOG, Modelled, Reaching, Span, reaching, span_of
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.schema import LONG, STRING, RecordSchema

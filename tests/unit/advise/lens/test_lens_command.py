@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from recount.advise.lens_answer import LensAnswer, looked_at
 from recount.advise.lens_command import lens, told
-from recount.advise.lens_model import Modelled, NoModel, span_of
+from recount.advise.lens_log import Modelled, NoModel, span_of
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.registry import declared

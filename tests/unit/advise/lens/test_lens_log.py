@@ -14,8 +14,7 @@ from tests.batch_proofs import a_proof
 from tests.unit.advise.lens.lens_logs import ClickLog, click_logs, in_log, kept_key
 
 from recount.advise.engine_clocks import kafka_streams, structured_streaming
-from recount.advise.lens_log import Reaching, reaching
-from recount.advise.lens_model import NEVER, Modelled, Span, span_of
+from recount.advise.lens_log import NEVER, Modelled, Reaching, Span, reaching, span_of
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.schema import LONG, STRING, RecordSchema
