@@ -110,7 +110,7 @@ def _published(said: Figures, of: str) -> str:
 
 
 def _estimated(said: Figures) -> Iterator[str | None]:
-    """What is expected of each of ``_BATCH``; None where something would have to be measured for it."""
+    """The estimate for each of ``_BATCH``; None where something would have to be measured for it."""
     batch, found, status, time = said["batch"], said["measured"], said["status"], said["batch_time"]
     per_s, trigger_ms, changed = batch["per_s"], said["assumed"]["trigger_ms"], batch["state_rows_changed"]
     rate = batch["records"] * per_s
@@ -155,7 +155,7 @@ def _restart(restart: Figures, found: Figures | None) -> str:
 
 
 def _measured(said: Figures) -> Iterator[str | None]:
-    """What was found of each of ``_BATCH``."""
+    """The measurement of each of ``_BATCH``; None without one."""
     found, status, time = said["measured"], said["status"], said["batch_time"]
     interval_ms, append_ms = (found and found[name] for name in ("interval_ms", "append_ms"))
     yield found and f"{found['records']:,.0f}" + ("" if interval_ms is None else f", every {roughly(interval_ms)}")

@@ -192,7 +192,7 @@ def attributed(late: pl.LazyFrame, judges: Sequence[Judge]) -> pl.LazyFrame:
 
 
 def shortfalls(rows: pl.LazyFrame, place: int, judge: Judge) -> tuple[pl.Series, pl.Series | None]:
-    """What would have been enough for each record that was late for the judge at ``place``, and for each result.
+    """The addition that would have been enough for each record that was late for the judge at ``place``, and result.
 
     Milliseconds to add to the grace, in rising order; ``rows`` are ``attributed``. A result (key and window) needs as
     much as the latest of the late records that it lacks. None where the late ledger does not say which results do.
