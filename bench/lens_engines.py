@@ -34,8 +34,8 @@ from bench.session import machine
 from bench.table import Rows
 from recount.advise.engine_clocks import KAFKA_STREAMS
 from recount.advise.engine_clocks import STRUCTURED_STREAMING as STRUCTURED
-from recount.advise.lens_answer import Between, LensAnswer, looked_at
-from recount.advise.lens_command import COUNTS
+from recount.advise.lens_answer import Figures, looked_at
+from recount.advise.lens_command import COUNTS, between
 from recount.advise.lens_log import CUTS, PARTS, Modelled, Span, records_of, span_of
 from recount.declare.aggregates import count
 from recount.declare.topology import Topology, stream
@@ -64,13 +64,13 @@ class Held:
     job: str
     engine: str
     reading: str
-    model: Between
+    model: Mapping[str, int]
     dropped: int
 
     @property
     def holds(self) -> bool:
         """Whether the engine's count is where the model says."""
-        return self.model.least <= self.dropped <= self.model.most
+        return self.model["least"] <= self.dropped <= self.model["most"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class Beside:
             yield Held(job=job.name, engine="Kafka Streams", reading=reading, model=model, dropped=dropped)
             if job is REVENUE_BY_REGION:
                 found = self.late_as_passed(f"{run.application}-by-region-repartition")
-                model, reading = Between(found, found), "in the order of its repartition topic"
+                model, reading = _exactly(found), "in the order of its repartition topic"
                 yield Held(job=job.name, engine="Kafka Streams", reading=reading, model=model, dropped=dropped)
 
     def late_as_passed(self, topic: str) -> int:
@@ -115,26 +115,26 @@ class Beside:
         """In the batches of its checkpoint, which follow without a pause: it drops the fewest that it can."""
         with self.ran(STRUCTURED_STREAMING, job) as (run, dropped):
             cuts = batches_in(run.state / "checkpoints" / run.application)
-            fewest = _dropped(self.answer(job, replace(self.whole(job), cuts=cuts)), STRUCTURED).least
+            fewest = _dropped(self.answer(job, replace(self.whole(job), cuts=cuts)), STRUCTURED)["least"]
         reading = f"in its {cuts['batch'].n_unique()} batches, without a pause"
         return Held(
-            job=job.name, engine="Structured Streaming", reading=reading, model=Between(fewest, fewest), dropped=dropped
+            job=job.name, engine="Structured Streaming", reading=reading, model=_exactly(fewest), dropped=dropped
         )
 
-    def recount(self, job: Job) -> tuple[Held, LensAnswer]:
+    def recount(self, job: Job) -> tuple[Held, Figures]:
         """In the batches of its own ledger; and what the others would have answered in these."""
         with self.ran(RECOUNT, job) as (run, dropped):
             modelled, tables = Modelled.of(self.topology(job)), Tables(f"{run.state}/tables")
             proofs = Proofs(state=tables.state(run.application), moved_to=tables.ledger(run.application))
             span = span_of(modelled, (entry.proof for entry in proofs.newest_first()), None, None)
-            answer = looked_at(modelled, span, records_of(span, self.connection, tables))
-        model = Between(answer.late, answer.late)
+            answer = looked_at(modelled, span, records_of(span, self.connection, tables)).said
+        model = _exactly(answer["late"])
         return Held(job=job.name, engine="Recount", reading="by partition", model=model, dropped=dropped), answer
 
-    def answer(self, job: Job, span: Span) -> LensAnswer:
+    def answer(self, job: Job, span: Span) -> Figures:
         """What the lens says of ``job``."""
         nothing = Tables(str(self.bench.folder / "no-archive"))
-        return looked_at(Modelled.of(self.topology(job)), span, records_of(span, self.connection, nothing))
+        return looked_at(Modelled.of(self.topology(job)), span, records_of(span, self.connection, nothing)).said
 
     def topology(self, job: Job) -> Topology:
         """The job as the contenders run it: where Kafka Streams keeps the key, so does this."""
@@ -186,9 +186,13 @@ def batches_in(checkpoint: Path) -> pl.DataFrame:
     return pl.DataFrame(cuts, CUTS, orient="row")
 
 
-def _dropped(answer: LensAnswer, engine: str) -> Between:
-    [found] = [one.dropped for one in answer.engines if one.engine == engine]
-    return found
+def _dropped(answer: Figures, engine: str) -> Mapping[str, int]:
+    [found] = [one["dropped"] for one in answer["engines"] if one["engine"] == engine]
+    return {**found}
+
+
+def _exactly(number: int) -> Mapping[str, int]:
+    return {"least": number, "most": number}
 
 
 def _counted(topic: str, windows: TimeWindows | SessionWindows) -> Topology:
@@ -247,7 +251,7 @@ def main(
             "machine": machine(),
             "settings": settings,
             "held": [{**asdict(one), "holds": one.holds} for one in held],
-            "by_recounts_ledger": answer.document(),
+            "by_recounts_ledger": answer,
         },
     ).hand_over(place, publish=publish)
     wrong = [f"{one.job} of {one.engine} {one.reading}" for one in held if not one.holds]
@@ -257,18 +261,23 @@ def main(
 
 def _table(held: Sequence[Held]) -> Rows:
     body = [
-        [f"{one.job}, {one.engine}, {one.reading}", str(one.model), f"{one.dropped:,}", "yes" if one.holds else "NO"]
+        [
+            f"{one.job}, {one.engine}, {one.reading}",
+            between(one.model),
+            f"{one.dropped:,}",
+            "yes" if one.holds else "NO",
+        ]
         for one in held
     ]
     return Rows(name="held", title="Records dropped", head=["job and engine", "model", "dropped", "holds"], body=body)
 
 
-def _by_ledger(answer: LensAnswer) -> Rows:
+def _by_ledger(answer: Figures) -> Rows:
     """What `recount lens` says of the same topic by the batches of Recount's own run."""
-    body = [[head, *(str(getattr(engine, name)) for engine in answer.engines)] for head, name in COUNTS.items()]
+    body = [[head, *(between(engine[name]) for engine in answer["engines"])] for head, name in COUNTS.items()]
     title = (
-        f"recount lens on Recount's own {answer.batches} batches: {answer.records:,} records in {answer.results:,} "
-        f"results, judged in {answer.seconds:.1f} s"
+        f"recount lens on Recount's own {answer['batches']} batches: {answer['records']:,} records in "
+        f"{answer['results']:,} results, judged in {answer['cost']['seconds']:.1f} s"
     )
     return Rows(name="ledger", title=title, head=["", "Kafka Streams", "Structured Streaming"], body=body)
 

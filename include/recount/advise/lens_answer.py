@@ -1,4 +1,4 @@
-"""Answers of other engines as values, for terminal, JSON or page: records dropped, results that differ.
+"""Answers of other engines as a document: records dropped, results that differ.
 
 Differences are counted between the fewest and the most.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -25,125 +25,52 @@ FIRST = 10
 """How many records and results are listed of each engine, unless more are asked for."""
 _PLACES = 10
 _JUDGED = "is_judged"
+_COUNTS = ("dropped", "dropped_of_ours", "lost", "changed", "added")
+Figures = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Between:
-    """A number between two, inclusive; the log says it exactly where they are the same."""
-
-    least: int
-    most: int
-
-    def __str__(self) -> str:
-        return f"{self.least:,}" if self.least == self.most else f"{self.least:,} to {self.most:,}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DroppedRecord:
-    """A record that Recount counts and the engine drops; ``is_certain``: in whatever order it has read."""
-
-    place: str
-    key: str | int
-    time_ms: int
-    is_certain: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class OtherResult:
-    """One result of Recount, and what the engine has of it, each as a row of window bounds and aggregates.
-
-    Theirs are several where a session fell apart, none where the result is lost. ``dropped`` are the first places of
-    records that are missing. Of a window of which not all records were read no values are given: ``ours`` is None.
-    """
-
-    key: str | int
-    window_start: int
-    window_end: int
-    is_certain: bool
-    ours: Mapping[str, Any] | None
-    theirs_at_least_dropped: Sequence[Mapping[str, Any]]
-    theirs_at_most_dropped: Sequence[Mapping[str, Any]]
-    dropped: Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineAnswer:
-    """One engine: what it would have dropped and answered, and what is ``assumed`` of it, in sentences.
-
-    ``dropped`` records are missing from a result that they fall into, ``dropped_of_ours`` from one in which Recount
-    counts them. Of Recount's results ``changed`` are made of other records, and ``lost`` among them of none;
-    ``added`` are results that Recount has not. Of the first ``records`` and ``results`` those are first that are
-    certain.
-    """
-
-    engine: str
-    assumed: Sequence[str]
-    dropped: Between
-    dropped_of_ours: Between
-    lost: Between
-    changed: Between
-    added: Between
-    records: Sequence[DroppedRecord]
-    results: Sequence[OtherResult]
-
-
-@dataclass(frozen=True, kw_only=True)
 class LensAnswer:
     """The ``records`` that reach the aggregation in the interval, and what each engine would have made of them.
 
-    ``late`` of them are late for a window by Recount itself; its ``results`` have one of them. ``read`` records were
-    read in ``seconds``, those before the interval included.
+    ``late`` of them are late for a window by Recount itself; its ``results`` have one of them. ``cost`` says how many
+    were read in how many seconds, those before the interval included.
+
+    Of each engine, what is ``assumed`` of it, and numbers between the least and the most that can be: ``dropped``
+    records are missing from a result that they fall into, ``dropped_of_ours`` from one in which Recount counts them. Of
+    Recount's results ``changed`` are made of other records, and ``lost`` among them of none; ``added`` are results that
+    Recount has not. Of its first ``records`` and ``results`` those are first that are certain in whatever order it has
+    read. Results are rows of window bounds and aggregates: ``ours`` (None where not all records of the window were
+    read), and theirs, which are several where a session fell apart, none where the result is lost.
     """
 
-    stream: str
-    windows: str
-    start_ms: int | None
-    end_ms: int | None
-    batches: int
-    batch_records: int | None
-    records: int
-    late: int
-    results: int
-    read: int
-    seconds: float
-    engines: Sequence[EngineAnswer]
+    said: Figures
 
     def document(self) -> dict[str, Any]:
         """Return the answer as JSON; decimals are texts."""
-        said = asdict(self)
-        cost = {"read": said.pop("read"), "seconds": round(said.pop("seconds"), 3)}
-        return {**said, "cost": cost}
+        return dict(self.said)
 
 
 def looked_at(
-    modelled: Modelled,
-    span: Span,
-    log: Iterable[pa.RecordBatch],
-    *,
-    start_ms: int | None = None,
-    end_ms: int | None = None,
-    batch_records: int | None = None,
-    first: int = FIRST,
+    modelled: Modelled, span: Span, log: Iterable[pa.RecordBatch], *, first: int = FIRST, **asked: int | None
 ) -> LensAnswer:
-    """The answers of the other engines to ``log``, which is that of ``span``."""
+    """The answers of the other engines to ``log``, which is that of ``span``; what was ``asked`` is part of it."""
     begun = time.monotonic()
     found = reaching(modelled, span, log)
     judged = judged_by(span, found)
-    answers, asked = _Answers(found, span, judged, first), judged.filter(_JUDGED)
-    return LensAnswer(
-        stream=modelled.topology.name,
-        windows=str(modelled.windows),
-        start_ms=start_ms,
-        end_ms=end_ms,
-        batches=span.batches,
-        batch_records=batch_records,
-        records=asked["row"].n_unique(),
-        late=asked.filter(~pl.col(OURS))["row"].n_unique(),
-        results=asked.filter(OURS)[RESULT].n_unique(),
-        read=found.read,
-        engines=[answers.of(engine) for engine in ENGINES],
-        seconds=time.monotonic() - begun,
-    )
+    answers, of_interval = _Answers(found, span, judged, first), judged.filter(_JUDGED)
+    said = {
+        "stream": modelled.topology.name,
+        "windows": str(modelled.windows),
+        **dict.fromkeys(("start_ms", "end_ms", "batch_records")),
+        **asked,
+        "batches": span.batches,
+        "records": of_interval["row"].n_unique(),
+        "late": of_interval.filter(~pl.col(OURS))["row"].n_unique(),
+        "results": of_interval.filter(OURS)[RESULT].n_unique(),
+        "engines": [answers.of(engine) for engine in ENGINES],
+    }
+    return LensAnswer({**said, "cost": {"read": found.read, "seconds": round(time.monotonic() - begun, 3)}})
 
 
 @dataclass(frozen=True)
@@ -155,7 +82,7 @@ class _Answers:
     judged: pl.DataFrame
     first: int
 
-    def of(self, engine: str) -> EngineAnswer:
+    def of(self, engine: str) -> Figures:
         """Return the answer of ``engine``."""
         surely, maybe = (pl.col(name(engine)) == DROPPED for name in (least, most))
         asked, known = self.judged.filter(_JUDGED), _results(self.judged, engine)
@@ -164,41 +91,43 @@ class _Answers:
         records = dropped.sort("is_sure", "row", descending=[True, False]).head(self.first)
         order = {"is_lost": True, "is_changed": True, "start": False, "key": False}
         changed = known.filter("may_be_changed").sort(*order, descending=list(order.values())).head(self.first)
-        return EngineAnswer(
-            engine=engine,
-            assumed=list(_assumed(engine, self.found)),
-            dropped=Between(*(asked.filter(which)["row"].n_unique() for which in (surely, maybe))),
-            dropped_of_ours=Between(*(of_ours.filter(which)["row"].n_unique() for which in (surely, maybe))),
-            lost=Between(*(known.filter(which).height for which in ("is_lost", "may_be_lost"))),
-            changed=Between(*(known.filter(which).height for which in ("is_changed", "may_be_changed"))),
-            added=_added(self.judged, engine),
-            records=[self._record(row, is_sure) for row, is_sure in records.iter_rows()],
-            results=[self._result(engine, *row) for row in changed.select(RESULT, "is_changed").iter_rows()],
+        bounds = (
+            [asked.filter(which)["row"].n_unique() for which in (surely, maybe)],
+            [of_ours.filter(which)["row"].n_unique() for which in (surely, maybe)],
+            [known.filter(which).height for which in ("is_lost", "may_be_lost")],
+            [known.filter(which).height for which in ("is_changed", "may_be_changed")],
+            sorted(_added(self.judged, name(engine)) for name in (least, most)),
         )
+        return {
+            "engine": engine,
+            "assumed": list(_assumed(engine, self.found)),
+            **{name: {"least": few, "most": many} for name, (few, many) in zip(_COUNTS, bounds, strict=True)},
+            "records": [self._record(row, is_sure) for row, is_sure in records.iter_rows()],
+            "results": [self._result(engine, *row) for row in changed.select(RESULT, "is_changed").iter_rows()],
+        }
 
-    def _record(self, row: int, is_certain: bool) -> DroppedRecord:
+    def _record(self, row: int, is_certain: bool) -> Figures:
         key, time_ms = self.found.rows.select("key", "time_ms").row(row)
-        return DroppedRecord(place=self._place(row), key=self.found.keys[key], time_ms=time_ms, is_certain=is_certain)
+        return {"place": self._place(row), "key": self.found.keys[key], "time_ms": time_ms, "is_certain": is_certain}
 
-    def _result(self, engine: str, result: int, is_certain: bool) -> OtherResult:
+    def _result(self, engine: str, result: int, is_certain: bool) -> Figures:
         of_it = self.judged.filter(pl.col(RESULT) == result)
         key, start, end = of_it.select("key", "start", "end").row(0)
         is_whole = start >= self.span.whole_since_ms
         missing = of_it.filter(OURS, pl.col(most(engine)) == DROPPED)["row"].to_list()
         bounds = {WINDOW_START: start, WINDOW_END: end}
         theirs = [self._theirs(of_it, name(engine), bounds) if is_whole else [] for name in (least, most)]
-        return OtherResult(
-            key=self.found.keys[key],
-            window_start=start,
-            window_end=end,
-            is_certain=is_certain,
-            ours={**bounds, **self._values(of_it.filter(OURS)["row"])} if is_whole else None,
-            theirs_at_least_dropped=theirs[0],
-            theirs_at_most_dropped=theirs[1],
-            dropped=[self._place(row) for row in missing[:_PLACES]],
-        )
+        return {
+            "key": self.found.keys[key],
+            **bounds,
+            "is_certain": is_certain,
+            "ours": {**bounds, **self._values(of_it.filter(OURS)["row"])} if is_whole else None,
+            "theirs_at_least_dropped": theirs[0],
+            "theirs_at_most_dropped": theirs[1],
+            "dropped": [self._place(row) for row in missing[:_PLACES]],
+        }
 
-    def _theirs(self, of_it: pl.DataFrame, reading: str, bounds: Mapping[str, int]) -> Sequence[Mapping[str, Any]]:
+    def _theirs(self, of_it: pl.DataFrame, reading: str, bounds: Figures) -> Sequence[Figures]:
         """Every result of the engine that has one of these records."""
         found = []
         for number in sorted(set(of_it[reading].to_list()) - {DROPPED}):
@@ -246,15 +175,11 @@ def _results(judged: pl.DataFrame, engine: str) -> pl.DataFrame:
     return found.filter(_JUDGED, "has_ours")
 
 
-def _added(judged: pl.DataFrame, engine: str) -> Between:
-    """The fewest are added where the most records are dropped."""
+def _added(judged: pl.DataFrame, reading: str) -> int:
+    """How many results Recount has not, by one reading: the fewest where the most records are dropped."""
     known = judged.with_columns(stands=pl.col(OURS).any().over(RESULT) & pl.col(RESULT).is_not_null())
-    found = []
-    for name in (most(engine), least(engine)):
-        theirs = known.filter(pl.col(name) != DROPPED).group_by(name)
-        added = theirs.agg(pl.col("stands").any(), pl.col(_JUDGED).any()).filter(_JUDGED, ~pl.col("stands"))
-        found.append(added.height)
-    return Between(min(found), max(found))
+    theirs = known.filter(pl.col(reading) != DROPPED).group_by(reading)
+    return theirs.agg(pl.col("stands", _JUDGED).any()).filter(_JUDGED, ~pl.col("stands")).height
 
 
 def _assumed(engine: str, found: Reaching) -> Iterator[str]:

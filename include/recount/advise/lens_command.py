@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
-from recount.advise.lens_answer import FIRST, EngineAnswer, LensAnswer, looked_at
+from recount.advise.lens_answer import FIRST, Figures, LensAnswer, looked_at
 from recount.advise.lens_log import Modelled, records_of, span_of
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.registry import declared
@@ -59,26 +59,27 @@ def lens(
     if as_json:
         print(json.dumps(answer.document(), ensure_ascii=False))
         return
-    print_whole(*told(answer), cost(answer))
+    print_whole(*told(answer.said), cost(**answer.said["cost"]))
 
 
-def told(answer: LensAnswer) -> Iterator[str | Table]:
-    """All of ``answer`` but its cost."""
-    yield from heading(answer)
-    totals = Table("", *(engine_name(engine) for engine in answer.engines), box=SIMPLE)
+def told(said: Figures) -> Iterator[str | Table]:
+    """All of an answer but its cost."""
+    yield from heading(said)
+    totals = Table("", *(engine_name(engine) for engine in said["engines"]), box=SIMPLE)
     for head, name in COUNTS.items():
-        totals.add_row(head, *(str(getattr(engine, name)) for engine in answer.engines))
+        totals.add_row(head, *(between(engine[name]) for engine in said["engines"]))
     for column in totals.columns[1:]:
         column.justify = "right"
     yield totals
-    for engine in answer.engines:
+    for engine in said["engines"]:
         yield f"{engine_name(engine)}, assumed:"
-        yield from (f"- {sentence}" for sentence in engine.assumed)
-        if engine.results:
+        yield from (f"- {sentence}" for sentence in engine["assumed"])
+        if engine["results"]:
             yield _table(RESULT_HEADS, result_cells(engine))
-        if engine.records:
-            certain = {True: "certainly", False: "possibly"}
-            rows = ((one.place, one.key, told_time(one.time_ms), certain[one.is_certain]) for one in engine.records)
+        if records := engine["records"]:
+            dropped = ("certainly" if one["is_certain"] else "possibly" for one in records)
+            cells = ((one["place"], one["key"], told_time(one["time_ms"])) for one in records)
+            rows = ((*three, which) for three, which in zip(cells, dropped, strict=True))
             yield _table(("record", "key", "time", "dropped"), rows)
 
 
@@ -92,47 +93,54 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     return table
 
 
-def engine_name(engine: EngineAnswer) -> str:
+def between(number: Mapping[str, int]) -> str:
+    """A number between two, inclusive; the log says it exactly where they are the same."""
+    few, many = f"{number['least']:,}", f"{number['most']:,}"
+    return few if few == many else f"{few} to {many}"
+
+
+def engine_name(engine: Figures) -> str:
     """The name of the engine as its makers write it: ``kafka-streams`` is Kafka Streams."""
-    return engine.engine.replace("-", " ").title()
+    return str(engine["engine"]).replace("-", " ").title()
 
 
-def told_counts(engine: EngineAnswer) -> str:
+def told_counts(engine: Figures) -> str:
     """The counts of one engine in a line."""
-    return "; ".join(f"{head} {getattr(engine, name)}" for head, name in COUNTS.items())
+    return "; ".join(f"{head} {between(engine[name])}" for head, name in COUNTS.items())
 
 
-def heading(answer: LensAnswer) -> Iterator[str]:
+def heading(said: Figures) -> Iterator[str]:
     """Yield lines that say what was looked at."""
-    cut = "" if answer.batch_records is None else f", cut again at {quantity(answer.batch_records, 'record')}"
-    since = "the first batch" if answer.start_ms is None else told_time(answer.start_ms)
-    until = "the last batch" if answer.end_ms is None else f"before {told_time(answer.end_ms)}"
-    yield f"{answer.stream}: {answer.windows}; recorded from {since} to {until}"
+    start_ms, end_ms, again = (said[name] for name in ("start_ms", "end_ms", "batch_records"))
+    cut = "" if again is None else f", cut again at {quantity(again, 'record')}"
+    since = "the first batch" if start_ms is None else told_time(start_ms)
+    until = "the last batch" if end_ms is None else f"before {told_time(end_ms)}"
+    yield f"{said['stream']}: {said['windows']}; recorded from {since} to {until}"
     yield (
-        f"{quantity(answer.records, 'record')} in {quantity(answer.results, 'result')};"
-        f" late by Recount itself: {answer.late:,};"
-        f" {quantity(answer.batches, 'batch', 'batches')}{cut}"
+        f"{quantity(said['records'], 'record')} in {quantity(said['results'], 'result')};"
+        f" late by Recount itself: {said['late']:,};"
+        f" {quantity(said['batches'], 'batch', 'batches')}{cut}"
     )
 
 
-def cost(answer: LensAnswer) -> str:
+def cost(read: int, seconds: float) -> str:
     """How much was read, and how long it took."""
-    rate = answer.read / answer.seconds if answer.seconds else 0
-    return f"{quantity(answer.read, 'record')} read and judged in {answer.seconds:.1f} s, {rate:,.0f} a second"
+    rate = read / seconds if seconds else 0
+    return f"{quantity(read, 'record')} read and judged in {seconds:.1f} s, {rate:,.0f} a second"
 
 
-def result_cells(engine: EngineAnswer) -> Iterator[Sequence[str]]:
+def result_cells(engine: Figures) -> Iterator[Sequence[str]]:
     """The first results that the engine lacks or has otherwise, below ``RESULT_HEADS``; cells can have lines."""
-    for one in engine.results:
-        window = f"{told_time(one.window_start)}\n{told_time(one.window_end)}"
+    for one in engine["results"]:
+        window = "\n".join(told_time(one[bound]) for bound in (WINDOW_START, WINDOW_END))
         values = ["not read"] * 3
-        if one.ours is not None:
-            theirs = (one.theirs_at_least_dropped, one.theirs_at_most_dropped)
-            values = [_row(one.ours), *("\n".join(map(_row, rows)) or "lost" for rows in theirs)]
-        yield [str(one.key), window, *values, "\n".join(one.dropped)]
+        if one["ours"] is not None:
+            theirs = (one[f"theirs_at_{name}_dropped"] for name in ("least", "most"))
+            values = [_row(one["ours"]), *("\n".join(map(_row, rows)) or "lost" for rows in theirs)]
+        yield [str(one["key"]), window, *values, "\n".join(one["dropped"])]
 
 
-def _row(row: Mapping[str, Any]) -> str:
+def _row(row: Figures) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items() if name not in (WINDOW_START, WINDOW_END))
 
 

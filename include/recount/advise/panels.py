@@ -12,7 +12,7 @@ import typer
 
 from recount.advise.grace_advice import advice
 from recount.advise.grace_command import HEADS, cells_of, late_of, recommendation_of
-from recount.advise.lens_answer import LensAnswer
+from recount.advise.lens_answer import Figures
 from recount.advise.lens_command import RESULT_HEADS, engine_name, heading, lens_of, result_cells, told_counts
 from recount.advise.lens_log import Modelled
 from recount.advise.workload import workload
@@ -44,7 +44,7 @@ def write_panels(settings: Settings, topology: Topology) -> dict[str, Panel]:
     return found
 
 
-def of_advice(found: Mapping[str, Any]) -> Panel:
+def of_advice(found: Figures) -> Panel:
     """A row for each longer grace of each operator that judges records by one."""
     said = [f"Not ready: {found['not_ready']}."] if found["not_ready"] else []
     titled = [(" and ".join(one["titles"]), one) for one in found["operators"]]
@@ -57,10 +57,11 @@ def of_advice(found: Mapping[str, Any]) -> Panel:
     }
 
 
-def of_answer(answer: LensAnswer) -> Panel:
+def of_answer(found: Figures) -> Panel:
     """The counts of each engine in a sentence; a row for each of the first results that it lacks or has otherwise."""
-    said = [*heading(answer), *(f"{engine_name(one)}: {told_counts(one)}." for one in answer.engines)]
-    rows = [[engine_name(one), *cells] for one in answer.engines for cells in result_cells(one)]
+    named = [(engine_name(one), one) for one in found["engines"]]
+    said = [*heading(found), *(f"{name}: {told_counts(one)}." for name, one in named)]
+    rows = [[name, *cells] for name, one in named for cells in result_cells(one)]
     return {"said": said, "columns": ["engine", *RESULT_HEADS] if rows else [], "rows": rows}
 
 
@@ -76,7 +77,7 @@ def _lens(settings: Settings, topology: Topology) -> Panel:
         return _said("Not audited yet: the newest audit says about which night other engines are asked.")
     start_ms, end_ms = (newest["covers"][bound]["batch_timestamp_ms"] for bound in ("from", "to"))
     answer = lens_of(settings, topology, start_ms=start_ms, end_ms=end_ms + 1, most_records=MOST_RECORDS)
-    return of_answer(answer)
+    return of_answer(answer.said)
 
 
 def _told(make: Callable[[], Panel]) -> Panel:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from tests.batch_proofs import a_proof
 
-from recount.advise.lens_answer import EngineAnswer, LensAnswer, looked_at
+from recount.advise.lens_answer import Figures, LensAnswer, looked_at
 from recount.advise.lens_log import LOG, Modelled, Reaching, Span, reaching, span_of
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
@@ -123,16 +123,16 @@ class ClickLog:
         return looked_at(Modelled.of(topology), span, self.records(span), first=100)
 
 
-def engines(answer: LensAnswer) -> tuple[EngineAnswer, EngineAnswer]:
+def engines(answer: LensAnswer) -> tuple[Figures, Figures]:
     """Kafka Streams and Structured Streaming."""
-    kafka_streams, structured_streaming = answer.engines
+    kafka_streams, structured_streaming = answer.said["engines"]
     return kafka_streams, structured_streaming
 
 
-def counted(engine: EngineAnswer) -> dict[str, Any]:
+def counted(engine: Figures) -> dict[str, Any]:
     """The counts, each as least and most."""
     names = ("dropped", "dropped_of_ours", "lost", "changed", "added")
-    return {name: (getattr(engine, name).least, getattr(engine, name).most) for name in names}
+    return {name: (engine[name]["least"], engine[name]["most"]) for name in names}
 
 
 def click_logs(partitions: int = 2, batch: int = 6) -> st.SearchStrategy[ClickLog]:

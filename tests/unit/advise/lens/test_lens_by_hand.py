@@ -9,7 +9,7 @@ import pytest
 from tests.unit.advise.lens.lens_logs import CLICKS, OUT, Click, ClickLog, counted, engines, kept_key, keyed_again
 
 from recount.advise.engine_clocks import murmur2
-from recount.advise.lens_answer import EngineAnswer
+from recount.advise.lens_answer import Figures
 from recount.declare.aggregates import count, total
 from recount.declare.expressions import col
 from recount.declare.topology import Topology, stream
@@ -20,7 +20,7 @@ def ann(*times_ms: int, partition: int = 0) -> list[Click]:
     return [(partition, time_ms, "ann") for time_ms in times_ms]
 
 
-def of(engine: EngineAnswer, *names: str) -> list[tuple[int, int]]:
+def of(engine: Figures, *names: str) -> list[tuple[int, int]]:
     found = counted(engine)
     return [found[name] for name in names]
 
@@ -41,7 +41,7 @@ def test_kafka_streams_drops_what_its_own_test_says() -> None:
         "changed": (0, 0),
         "added": (0, 0),
     }
-    assert (answer.late, answer.results) == (7, 3)  # [195, 205), [200, 210), [105, 115)
+    assert (answer.said["late"], answer.said["results"]) == (7, 3)  # [195, 205), [200, 210), [105, 115)
 
 
 def test_a_partition_that_lags_is_lost_to_kafka_streams_once_a_batch_lies_between() -> None:
@@ -50,9 +50,10 @@ def test_a_partition_that_lags_is_lost_to_kafka_streams_once_a_batch_lies_betwee
     log = ClickLog([[*ann(51), *ann(1, partition=1)], ann(12, partition=1)])
     kafka_streams, _ = engines(log.answer(behind))
     assert of(kafka_streams, "dropped_of_ours", "lost", "changed") == [(1, 2), (1, 2), (1, 2)]
-    certain, possible = kafka_streams.records
-    assert (certain.place, certain.is_certain, certain.key, certain.time_ms) == ("clicks-1@1", True, "ann", 12)
-    assert (possible.place, possible.is_certain) == ("clicks-1@0", False)
+    assert kafka_streams["records"] == [
+        {"place": "clicks-1@1", "is_certain": True, "key": "ann", "time_ms": 12},
+        {"place": "clicks-1@0", "is_certain": False, "key": "ann", "time_ms": 1},
+    ]
 
 
 @pytest.mark.parametrize(("gap_after", "drops"), [(16, 0), (15, 1)])
@@ -62,8 +63,8 @@ def test_a_session_of_spark_ends_for_a_record_by_itself(gap_after: int, drops: i
     topology = keyed_again(session("5 ms", grace="3 ms"))
     _, structured_streaming = engines(log.answer(topology))
     assert of(structured_streaming, "dropped") == [(drops, drops)]
-    [changed] = [one for one in structured_streaming.results if one.window_start == 10]
-    assert [row["clicks"] for row in changed.theirs_at_most_dropped] == ([3] if drops else [3, 1])
+    [changed] = [one for one in structured_streaming["results"] if one["window_start"] == 10]
+    assert [row["clicks"] for row in changed["theirs_at_most_dropped"]] == ([3] if drops else [3, 1])
 
 
 def test_results_are_listed_with_the_values_of_each_and_the_records_that_are_missing() -> None:
@@ -72,13 +73,21 @@ def test_results_are_listed_with_the_values_of_each_and_the_records_that_are_mis
     topology = Topology(name="clicks", sinks=[counts.to(OUT)])
     log = ClickLog([ann(1), ann(51, 52), ann(53, 2, partition=0), ann(3, 4, partition=1)])
     kafka_streams, _ = engines(log.answer(topology))
-    [result] = kafka_streams.results
+    [result] = kafka_streams["results"]
     window = {"window_start": 0, "window_end": 10}
+    places = ["clicks-1@0", "clicks-1@1"]
     # the values of n count up in each partition: 0 of 1 ms; 0 and 1 of 3 and 4 ms
-    assert result.ours == {**window, "clicks": 3, "n": 1}
-    assert result.theirs_at_least_dropped == result.theirs_at_most_dropped == [{**window, "clicks": 1, "n": 0}]
-    assert (result.key, result.is_certain, result.dropped) == ("ann", True, ["clicks-1@0", "clicks-1@1"])
-    assert [record.place for record in kafka_streams.records] == ["clicks-1@0", "clicks-1@1"]
+    theirs = [{**window, "clicks": 1, "n": 0}]
+    assert result == {
+        "key": "ann",
+        **window,
+        "is_certain": True,
+        "ours": {**window, "clicks": 3, "n": 1},
+        "dropped": places,
+        "theirs_at_least_dropped": theirs,
+        "theirs_at_most_dropped": theirs,
+    }
+    assert [record["place"] for record in kafka_streams["records"]] == places
 
 
 @pytest.mark.parametrize(
@@ -95,7 +104,7 @@ def test_keys_hash_as_in_kafkas_own_test(text: str, hashed: int) -> None:
 
 
 def places(log: ClickLog, topology: Topology, **span: Any) -> Sequence[str]:
-    return [record.place for record in engines(log.answer(topology, **span))[0].records]
+    return [record["place"] for record in engines(log.answer(topology, **span))[0]["records"]]
 
 
 def test_only_records_of_the_interval_are_told_and_their_windows_are_whole() -> None:
@@ -103,8 +112,8 @@ def test_only_records_of_the_interval_are_told_and_their_windows_are_whole() -> 
     topology = keyed_again(tumbling("100 ms", grace="0 ms"), tasks=1)
     log = ClickLog([ann(1), ann(250), [(1, 210, "ann")], ann(420), [(1, 215, "ann")]])
     kafka_streams, _ = engines(log.answer(topology, start_ms=5_000))
-    [result] = kafka_streams.results
-    assert result.ours is not None and result.ours["clicks"] == 3
-    assert [row["clicks"] for row in result.theirs_at_most_dropped] == [2]
-    assert [record.place for record in kafka_streams.records] == ["clicks-1@1"]
+    [result] = kafka_streams["results"]
+    assert result["ours"]["clicks"] == 3
+    assert [row["clicks"] for row in result["theirs_at_most_dropped"]] == [2]
+    assert [record["place"] for record in kafka_streams["records"]] == ["clicks-1@1"]
     assert places(log, topology, end_ms=5_000) == []

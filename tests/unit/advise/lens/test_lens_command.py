@@ -13,7 +13,7 @@ from tests.batch_proofs import a_proof
 from tests.unit.advise.lens.lens_logs import CLICKS, OUT, in_log
 from typer.testing import CliRunner
 
-from recount.advise.lens_answer import LensAnswer, looked_at
+from recount.advise.lens_answer import Figures, looked_at
 from recount.advise.lens_command import lens, told
 from recount.advise.lens_log import Modelled, NoModel, span_of
 from recount.declare.aggregates import count
@@ -105,7 +105,7 @@ def log() -> Iterator[pa.RecordBatch]:
         )
 
 
-def answered() -> LensAnswer:
+def answered() -> Figures:
     modelled = Modelled.of(declared().topologies["revenue-by-region"])
     starts, proofs = {0: 0, 1: 0}, []
     for batch, ends in enumerate(ENDS):
@@ -115,7 +115,7 @@ def answered() -> LensAnswer:
         ]
         proofs.append(a_proof(batch, *parts, batch_timestamp_ms=at_ms("9:06:30")))
         starts = ends
-    return looked_at(modelled, span_of(modelled, proofs[::-1], None, None), log())
+    return looked_at(modelled, span_of(modelled, proofs[::-1], None, None), log()).said
 
 
 def test_the_page_shows_what_the_command_shows(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
