@@ -52,14 +52,6 @@ def test_the_rates_are_those_that_the_stream_has_measured(hundred: WrittenStream
     assert found["assumed"]["keys"] == given.keys
 
 
-def test_misses_of_audits_are_saved_by_the_same_steps(hundred: WrittenStream) -> None:
-    hundred.audit(3)
-    with_misses(hundred, "night-3", misses_of(hundred))
-    found = advised(hundred)
-    assert (found["audits"], found["misses"], found["misses_untold"]) == (1, 100, 0)
-    assert [step["misses"] for step in found["operators"][0]["steps"]] == [50, 90, 100]
-
-
 def test_a_miss_counts_once_as_the_newest_audit_says_it(hundred: WrittenStream) -> None:
     misses = misses_of(hundred)
     hundred.audit(2)

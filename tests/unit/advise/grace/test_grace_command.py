@@ -44,11 +44,9 @@ def test_the_example_in_the_documentation_is_what_is_printed(hundred: str, proje
 def test_figures_for_machines_are_those_of_the_table(hundred: str) -> None:
     found = json.loads(typed(NAME, "--data", hundred, *TYPED, "--json").output)
     [operator] = found["operators"]
-    assert [(step["added_ms"], step["misses"]) for step in operator["steps"]] == [
-        (45_000, 50),
-        (120_000, 90),
-        (10_800_000, 100),
-    ]
+    assert (found["audits"], found["misses"], found["misses_untold"]) == (1, 100, 0)
+    steps = [(step["added_ms"], step["misses"]) for step in operator["steps"]]
+    assert steps == [(45_000, 50), (120_000, 90), (10_800_000, 100)]
     assert found["assumed"]["rates"] == {"orders": 20}
 
 
