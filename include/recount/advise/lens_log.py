@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from recount.declare.columns import IS_NULL, TIMESTAMP
-from recount.declare.operators.keys_and_fields import columns_read, topics_needing_a_key
+from recount.declare.operators.keys_and_fields import columns_read, fields_read, topics_needing_a_key
 from recount.declare.operators.nodes import (
     Filter,
     Node,
@@ -310,8 +310,9 @@ class Reaching:
         """The records of ``rows``, as they reach the aggregation."""
         chosen, topic = self.rows[rows], self.modelled.source.topic.name
         places = chosen.select("partition", "offset", "time_ms", IS_NULL).iter_rows()
-        fields = python_rows(chosen, self.modelled.aggregate.input.fields)
-        for row, (partition, offset, time_ms, is_null) in zip(fields, places, strict=True):
+        fields = self.modelled.aggregate.input.fields.items()
+        read = python_rows(chosen, {name: kind for name, kind in fields if field_column(name) in chosen.columns})
+        for row, (partition, offset, time_ms, is_null) in zip(read, places, strict=True):
             entry = Entry(topic=topic, partition=partition, offset=offset, timestamp_ms=time_ms)
             order = (topic, partition, offset)
             yield Record(row=row, timestamp_ms=time_ms, order=order, entry=entry, is_null=is_null)
@@ -356,7 +357,8 @@ class _Steps:
 
     def __init__(self, modelled: Modelled, span: Span) -> None:
         topology, self._source = modelled.topology, modelled.source
-        topic, by_offset = self._source.topic, ["offset", "batch"]
+        topic, by_offset, aggregate = self._source.topic, ["offset", "batch"], modelled.aggregate
+        self._read = list(map(field_column, sorted({aggregate.key, *fields_read(topology)[aggregate.input]})))
         self._max_future_ms = topology.max_future_ms
         self._intake = Intake(
             self._source,
@@ -389,5 +391,4 @@ class _Steps:
         for one in raised:
             rows = rows.join(one, OFFSET, "anti", maintain_order="left")
         entries = good.select(PARTITION, OFFSET, "batch", "is_judged", time_ms=TIMESTAMP)
-        fields = [name for name in rows.columns if name.startswith(field_column(""))]
-        return entries, rows.select(*fields, PARTITION, OFFSET, WITHIN, IS_NULL)
+        return entries, rows.select(*self._read, PARTITION, OFFSET, WITHIN, IS_NULL)
