@@ -68,16 +68,15 @@ def kafka_streams(span: Span, reaching: Reaching) -> EngineClock:
     that the log does not say. Taken is that records of a batch come before those of the next one. ``least``: in its
     batch the record came before all records of other partitions, ``most``: after all of them.
     """
-    modelled, rows, time = reaching.modelled, reaching.rows, pl.col("time_ms")
-    partitions = int(span.parts.select(pl.col("partition").max()).item()) + 1
-    if not modelled.is_spread_by_key:
-        seen = rows.select(time.cum_max().over("partition"))["time_ms"].to_numpy()
-        before = np.array([span.reached_ms.get(p, NEVER) for p in range(partitions)], np.int64)
-        return EngineClock(least=seen, most=np.maximum(seen, before[reaching.column("partition")]))
-    tasks = modelled.declared_tasks or partitions
-    task = np.array([task_of(key, tasks) for key in reaching.keys], np.int64)[reaching.column("key")]
+    modelled, time, task = reaching.modelled, pl.col("time_ms"), pl.col("partition")
+    stood = task.replace_strict(span.reached_ms, default=NEVER, return_dtype=pl.Int64)
+    if modelled.is_spread_by_key:
+        tasks = modelled.declared_tasks or int(span.parts.select(pl.col("partition").max()).item()) + 1
+        of_key = np.array([task_of(key, tasks) for key in reaching.keys], np.int64)
+        task = pl.lit(pl.Series(of_key[reaching.column("key")]))
+        stood = pl.lit(max(span.reached_ms.values(), default=NEVER))
     of_batch, leads = ["task", "batch"], pl.col("partition") == pl.col("leader")
-    parted = rows.select("partition", "batch", "time_ms", task=task).with_columns(
+    parted = reaching.rows.select("partition", "batch", "time_ms", stood=stood, task=task).with_columns(
         own=time.cum_max().over(*of_batch, "partition"),
         leader=pl.col("partition").sort_by("time_ms").last().over(of_batch),
     )
@@ -85,11 +84,10 @@ def kafka_streams(span: Span, reaching: Reaching) -> EngineClock:
     earlier = reached.with_columns(before=pl.col("latest").cum_max().shift(1).over("task").fill_null(NEVER))
     beside = time.filter(~leads).max().over(of_batch).fill_null(NEVER)
     known = parted.join(earlier, of_batch, maintain_order="left").select(
-        least=pl.max_horizontal("own", "before"), others=pl.when(leads).then(beside).otherwise("latest")
+        least=pl.max_horizontal("own", "before"),
+        most=pl.max_horizontal("own", "before", "stood", pl.when(leads).then(beside).otherwise("latest")),
     )
-    least = known["least"].to_numpy()
-    most = np.maximum(np.maximum(least, known["others"].to_numpy()), max(span.reached_ms.values(), default=NEVER))
-    return EngineClock(least=least, most=most)
+    return EngineClock(*(known[name].to_numpy() for name in EngineClock._fields))
 
 
 def task_of(key: str | int, tasks: int) -> int:
