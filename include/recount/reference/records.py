@@ -128,6 +128,8 @@ class Journal:
     dead_letters: list[DeadLetter] = field(default_factory=list)
     fates: dict[Entry, Fate] = field(default_factory=dict)
     raised: dict[Entry, tuple[str, str]] = field(default_factory=dict)
+    _holders: Counter[Entry] = field(default_factory=Counter)
+    _let_go: set[Entry] = field(default_factory=set)
 
     def set_aside(self, entry: Entry, reason: str, detail: str) -> None:
         """A function raised for the record; of several the first by reason is kept, however they were called."""
@@ -141,8 +143,18 @@ class Journal:
     def note(self, entry: Entry | None, fate: Fate) -> None:
         """Say what an operator did with a record; where operators differ the first of ``_PRECEDENCE`` holds."""
         if entry is not None:
-            known = self.fates.get(entry, fate)
+            known = fate if entry in self._let_go else self.fates.get(entry, fate)
             self.fates[entry] = min(fate, known, key=_PRECEDENCE.index)
+            self._holders[entry] += fate == "waiting"
+            self._let_go.discard(entry)
+
+    def let_go(self, entry: Entry | None) -> None:
+        """One operator holds the record no more; where no other does, it was filtered unless one below takes it."""
+        if entry is not None:
+            self._holders[entry] -= 1
+            if not self._holders[entry] and self.fates[entry] == "waiting":
+                self.fates[entry] = "filtered"
+                self._let_go.add(entry)
 
     def count(self) -> dict[Fate, int]:
         """How many records met which fate: every record that was read has exactly one."""

@@ -228,6 +228,12 @@ CASES: Mapping[str, Case] = {
         [[left(1), left(14), left(2), left(15)], [left(3), left(60), left(60, partition=1)]],
         {"left": 2},
     ),
+    "a record that has left its order waits for a table": Case(
+        KEYED.in_order(grace="2 ms").left_join_table(stream(TOPICS["versions"]).to_table(versioned=True), grace="70 ms"),
+        ROWS,
+        [[left(1), left(9)]],
+        {"left": 1, "versions": 1},
+    ),
     "records of keys that come together from several parts": Case(
         counted(KEYED, sliding("9 ms", grace="9 ms")), EXACT, [[left(at, key=b"abcd"[at : at + 1]) for at in range(4)]]
     ),
