@@ -229,7 +229,9 @@ CASES: Mapping[str, Case] = {
         {"left": 2},
     ),
     "a record that has left its order waits for a table": Case(
-        KEYED.in_order(grace="2 ms").left_join_table(stream(TOPICS["versions"]).to_table(versioned=True), grace="70 ms"),
+        KEYED.in_order(grace="2 ms").left_join_table(
+            stream(TOPICS["versions"]).to_table(versioned=True), grace="70 ms"
+        ),
         ROWS,
         [[left(1), left(9)]],
         {"left": 1, "versions": 1},
