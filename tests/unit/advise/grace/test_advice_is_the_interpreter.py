@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.advise.grace.planted import shortfalls_of
@@ -40,9 +40,9 @@ def made_of(flow: RecordStream) -> Topology:
     return Topology(name="law", sinks=[flow.to(OUT)])
 
 
-def played(topology: Topology, log: Log, topics: Sequence[str] = ("events",)) -> TopologyDriver:
-    """All of ``log``, to the ``topics`` in turn, partition after partition; then all time passes."""
-    driver = TopologyDriver(topology)
+def played(topology: Topology, log: Log) -> TopologyDriver:
+    """All of ``log``, to the topics in turn, partition after partition; then all time passes."""
+    driver, topics = TopologyDriver(topology), [source.topic.name for source in topology.sources]
     for partition, records in enumerate(log):
         for index, (who, at) in enumerate(records):
             topic = topics[index % len(topics)]
@@ -93,48 +93,30 @@ def test_the_last_step_saves_every_result_and_the_first_at_least_one(windows: Ti
         assert not played(with_more(topology, steps[-1]), log).late
 
 
-def late_places(topology: Topology, log: Log, topics: Sequence[str] = ("events",)) -> set[tuple[str, int, int]]:
-    return {(one.topic, one.partition, one.offset) for one in played(topology, log, topics).late}
-
-
-@law
-@given(windows=time_windows(), log=logs, added_ms=added)
-def test_records_let_in_are_those_that_are_late_for_no_window_any_more(
-    windows: TimeWindows, log: Log, added_ms: int
-) -> None:
-    topology = counting(windows)
-    found, _ = shortfalls_of(topology, played(topology, log).late)
-    left = late_places(with_more(topology, added_ms), log)
-    assert saved(found, added_ms) == len(found) - len(left)
-
-
-@law
-@given(log=logs, grace_ms=graces, added_ms=added)
-def test_records_that_an_order_or_a_join_would_let_in_are_counted(log: Log, grace_ms: int, added_ms: int) -> None:
-    in_order = made_of(stream(EVENTS).in_order(grace=f"{grace_ms} ms"))
-    joined = made_of(stream(EVENTS).join(stream(OTHERS), before="3 ms", after="5 ms", grace=f"{grace_ms} ms"))
-    for topology, topics in ((in_order, ["events"]), (joined, ["events", "others"])):
-        found, _ = shortfalls_of(topology, played(topology, log, topics).late)
-        left = late_places(with_more(topology, added_ms), log, topics)
-        assert saved(found, added_ms) == len(found) - len(left)
-
-
-@law
-@given(
-    windows=st.one_of(
-        st.builds(SlidingWindows, difference_ms=st.integers(0, 12), grace_ms=graces),
-        st.builds(SessionWindows, gap_ms=st.integers(1, 8), grace_ms=graces, reach_ms=st.integers(0, 20)),
+sliding = st.builds(SlidingWindows, difference_ms=st.integers(0, 12), grace_ms=graces)
+sessions = st.builds(SessionWindows, gap_ms=st.integers(1, 8), grace_ms=graces, reach_ms=st.integers(0, 20))
+MADE: dict[str, st.SearchStrategy[Topology]] = {
+    "time windows": time_windows().map(counting),
+    # of sliding windows the one that ends with the record closes first
+    "sliding windows": sliding.map(counting),
+    "sessions": sessions.map(counting),
+    "an order": graces.map(lambda ms: made_of(stream(EVENTS).in_order(grace=f"{ms} ms"))),
+    "a join": graces.map(
+        lambda ms: made_of(stream(EVENTS).join(stream(OTHERS), before="3 ms", after="5 ms", grace=f"{ms} ms"))
     ),
-    log=logs,
-    added_ms=added,
-)
-def test_of_sessions_and_sliding_windows_no_more_records_are_promised_than_are_let_in(
-    windows: ClosingWindows, log: Log, added_ms: int
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+@law
+@given(data=st.data(), log=logs, added_ms=added)
+def test_as_many_records_are_let_in_as_are_late_for_no_window_any_more(
+    kind: str, data: st.DataObject, log: Log, added_ms: int
 ) -> None:
-    topology = counting(windows)
+    topology = data.draw(MADE[kind])
     found, of_results = shortfalls_of(topology, played(topology, log).late)
-    assert of_results is None
-    let_in = len(found) - len(late_places(with_more(topology, added_ms), log))
-    # a session that grows lets others in; of sliding windows the one that ends with the record closes first
-    exact = isinstance(windows, SlidingWindows)
-    assert saved(found, added_ms) == let_in if exact else saved(found, added_ms) <= let_in
+    assert (of_results is None) == (kind != "time windows")
+    left = {(one.topic, one.partition, one.offset) for one in played(with_more(topology, added_ms), log).late}
+    said, let_in = saved(found, added_ms), len(found) - len(left)
+    # a session that grows lets others in
+    assert said <= let_in if kind == "sessions" else said == let_in
