@@ -130,18 +130,14 @@ def _results_per_s(node: WindowedAggregate, rows: Arrivals, trigger_ms: int) -> 
     """A record changes, of sliding windows, its own and those after the records that lie in the difference."""
     final, of_a_record = rows.per_s, 1.0
     match node.windows:
-        case TimeWindows() as windows:
-            final, of_a_record = (
-                rows.keys_within(windows.size_ms) * 1_000 / windows.advance_ms,
-                windows.size_ms / windows.advance_ms,
-            )
+        case TimeWindows(size_ms=size_ms, advance_ms=advance_ms) as windows:
             if node.emission.kind == "each batch":
                 return changed_windows(windows, rows, trigger_ms) * 1_000 / trigger_ms
+            final = rows.keys_within(size_ms) * 1_000 / advance_ms
+            of_a_record = size_ms / advance_ms
         case SlidingWindows(difference_ms=difference_ms):
-            final, of_a_record = (
-                rows.per_s * (2 - rows.silence(difference_ms)),
-                1 + rows.within(difference_ms) / rows.keys,
-            )
+            final = rows.per_s * (2 - rows.silence(difference_ms))
+            of_a_record = 1 + rows.within(difference_ms) / rows.keys
         case SessionWindows() as windows:
             final = sessions_per_s(windows, rows)
     if node.emission.kind == "final":
