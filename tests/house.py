@@ -28,7 +28,7 @@ WORDS = re.compile(r"\b(told|untold|anew|ear|whoever|whence|lies|ways|stretch|st
 FIRST_WORDS = frozenset({"Of", "Those", "That", "As", "By", "What", "Whoever"})
 """A docstring begins with a noun phrase or a verb."""
 _AUDIT = """
-import sys, recount.audit.night, recount.audit.single_auditor, recount.audit.topology_auditor
+import sys, recount.audit.night, recount.audit.topology_auditor
 print(sum(name.startswith("recount.") for name in sys.modules))
 """
 

@@ -20,7 +20,7 @@ SHARED_WITH_THE_RECOMPUTE = {
         *("Filter", "SelectKey", "Sink", "Source", "WindowedAggregate", "WithFields"),
         *("Node", "Stateless", "KEY", "WINDOW_END", "WINDOW_START"),
     },
-    "recount.declare.columns": {"BEYOND", "IS_LATE", "IS_NULL", "ORIGIN", "RECORDS", "RESULT_TIME"},
+    "recount.declare.columns": {"IS_NULL", "ORIGIN", "RESULT_TIME"},
     "recount.declare.plain_values": {"PlainValue"},
     "recount.declare.operators.processing": {"Deduplicate", "InOrder", "Process"},
     "recount.runtime.errors": {"VARIABLE", "Terminal", "RegistryRefused", "RegistryUnreachable"},

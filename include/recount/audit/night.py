@@ -18,8 +18,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from recount.audit.audit_session import FEW_OFFSETS, session_for
+from recount.audit.carry.delta_frames import purge
 from recount.audit.carry.erased_keys import ErasedKeys
-from recount.audit.carry.store import CORRECTIONS, PARTIALS, PUBLISHED, RECONCILIATION, VERDICTS, Run
+from recount.audit.carry.store import CORRECTIONS, RECONCILIATION, VERDICTS, Run
 from recount.audit.certificate.assembly import document_of
 from recount.audit.certificate.certificate_files import load
 from recount.audit.certificate.issuing import issue, require_issuable
@@ -28,7 +29,6 @@ from recount.audit.cut.auditable import Auditable, AuditRequest
 from recount.audit.cut.in_force import certified_runs, removed_by_now
 from recount.audit.findings.finding_register import Findings, Interval, Source, read_register, standing_after
 from recount.audit.integrity.strangers import damage_told
-from recount.audit.single_auditor import Auditor
 from recount.audit.topology_auditor import TopologyAuditor
 from recount.certificate.document import Certificate
 from recount.declare.columns import AUDIT
@@ -36,7 +36,6 @@ from recount.declare.operators.nodes import WINDOW_END
 from recount.declare.topology import Topology
 from recount.kafka.compacted import HeadPublisher, published_head
 from recount.kafka.connection import Connection, refusals_told
-from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import RecountError, Transient
 from recount.runtime.log_lines import about
 from recount.runtime.settings import Keeping, Settings
@@ -44,11 +43,13 @@ from recount.tables.places import Tables
 
 _LOG = logging.getLogger(__name__)
 
-_BUILT_ON = (PARTIALS, PUBLISHED, VERDICTS, CORRECTIONS)
+_BUILT_ON = (VERDICTS, CORRECTIONS)
 """The tables with a row per result of which later audits and backfills read what their lineage has left.
 
 Nobody reads the ``reconciliation`` of another audit. The other tables are small and stay.
 """
+OF_EARLIER_RELEASES = ("partials", "published")
+"""What audits of a single aggregation went on from; no erasure looks there any more."""
 _FILES_KEPT_H = 24
 """For readers of an earlier version."""
 
@@ -116,8 +117,7 @@ def _audited(
     connection = Connection.of(settings)
     published_head(connection, topology.name)
     require_issuable(settings.reports, topology.name)
-    kind = TopologyAuditor if flow_of(topology) is None else Auditor
-    auditor = kind(session, settings, topology)
+    auditor = TopologyAuditor(session, settings, topology)
     auditor.store.require_new(audit)
     tables = Tables(settings.data)
     known = read_register(settings, topology.name)
@@ -166,14 +166,12 @@ def _audited(
             generation=findings.cut.generation,
             batch=findings.cut.batch,
             frontier_ms=findings.frontier_ms,
-            published_ends=findings.published_ends,
             outcome=findings.outcome,
             certificate=certificate.name,
             counts=findings.counts,
             checkpoint_id=findings.cut.checkpoint_id,
             repaired=tuple(finding.id for finding in findings.standing.repaired) if findings.standing else (),
             certificate_sha256=str(load(certificate)["sha256"]),
-            checksums=findings.checksums,
             read_to=findings.read_to,
             tables=findings.tables,
             fingerprint=findings.fingerprint,
@@ -199,6 +197,10 @@ def trim_audits(tables: Tables, stream: str, keeping: Keeping, runs: Sequence[Ru
         for name in _BUILT_ON:
             _trim(tables.audit(stream, name), unneeded, gone)
         _trim(tables.audit(stream, RECONCILIATION), old, None)
+        for path in (tables.audit(stream, name) for name in OF_EARLIER_RELEASES):
+            if DeltaTable.is_deltatable(path) and DeltaTable(path).partitions():
+                DeltaTable(path).delete()
+                purge(path)
     except Exception:
         _LOG.warning("removing old rows of the audits of %s failed", stream, exc_info=True)
 

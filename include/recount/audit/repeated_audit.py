@@ -11,12 +11,10 @@ from pyspark.sql import SparkSession
 from recount.audit.certificate.assembly import document_of
 from recount.audit.cut.audited_ledger import Repetition
 from recount.audit.findings.finding_register import Interval, Source
-from recount.audit.single_auditor import Auditor
 from recount.audit.topology_auditor import TopologyAuditor
 from recount.certificate.document import Certificate, verify_alone
 from recount.declare.fingerprint import Declared
 from recount.declare.topology import Topology
-from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 from recount.runtime.times import quantity
@@ -55,7 +53,7 @@ def again(
     verify_alone(certificate)
     _require_repeatable(certificate, topology)
     name = f"again-{secrets.token_hex(6)}"
-    auditor = (TopologyAuditor if flow_of(topology) is None else Auditor)(session, settings, topology)
+    auditor = TopologyAuditor(session, settings, topology)
     start_ms, end_ms = certificate["interval_ms"]
     try:
         findings = auditor.audit(

@@ -23,14 +23,15 @@ from recount.audit.compare.differences import (
     TABLE,
     correction_differences,
     output_differences,
+    verdict_counts,
     with_partitions,
 )
 from recount.audit.compare.fidelity import PLACES
 from recount.audit.compare.identity import Identity, identity_of
 from recount.audit.compare.judge import Judge
 from recount.audit.compare.published import is_after
+from recount.audit.compare.results import chart_of
 from recount.audit.compare.side_ledgers import Listing
-from recount.audit.compare.single_judge import verdict_counts_by_spark
 from recount.audit.cut.auditable import judgeable_offsets, settled_ledger
 from recount.audit.cut.audited_ledger import Ledger, Order, Repetition, ledger_faults, topic_faults
 from recount.audit.cut.in_force import InForce
@@ -48,6 +49,7 @@ from recount.audit.cut.scope import (
     table_ends,
 )
 from recount.audit.cut.standing import unsettled_rows
+from recount.audit.explain.causes import with_batches
 from recount.audit.explain.completeness import COMPLETENESS, LookupShare, short_lived
 from recount.audit.explain.misses import Beyond, grace_misses, missed_rows, still_late, still_unread, unexplained
 from recount.audit.findings.finding_register import Findings, Interval, Source, certificates_in_force
@@ -185,7 +187,7 @@ class TopologyAuditor:
         known: Register,
     ) -> Findings:
         truth, _ = sides
-        counts = verdict_counts_by_spark(judged)
+        counts = verdict_counts(judged)
         late = self._late_ledger(scope)
         missed = counts.get(f"{COMPLETENESS} missed")
         known_late, changes = scope.late(late, truth), scope.unread(truth)
@@ -210,7 +212,7 @@ class TopologyAuditor:
             *(unread(self._connection, scope.ledger, self._in_force) if scope.seed.run is None else []),
             *(one for t in totals for one in conservation_differences(found[t], totals[t], scope.ledger)),
             *self._listing(scope).differences(truth),
-            *output_differences(judged),
+            *with_batches(output_differences(judged, self._topology), self._topology, truth, scope.ledger),
             *correction_differences(judged),
             *self._strange_backfills(scope),
             *(written_since(table, scope.seed) for table in scope.altered),
@@ -240,14 +242,14 @@ class TopologyAuditor:
             seed=scope.seed,
             before=scope.before,
             ledger=scope.ledger,
-            frontier_ms=scope.settled.between(None, scope.cut).frontier_ms,
-            published_ends={},
+            frontier_ms=self._in_force.closing(scope.settled.between(None, scope.cut).frontier_ms),
             accounts=tuple(all_accounts),
             counts=counts,
             differences=tuple(differences),
             misses=tuple(misses),
             in_force=self._in_force,
             evidence=self._evidence(scope, log, all_accounts),
+            chart=chart_of(judged, self._topology),
             read_to={topic: {p: end for p, (_, end) in spans.items()} for topic, spans in scope.published.items()},
             tables={
                 one.written.table: self._checksums(one, scope, gone, unsettled.get(one)) for one in scope.identities
@@ -303,9 +305,14 @@ class TopologyAuditor:
             found = still_unread(judged, scope.unread(truth), self._topology, open_since_ms)
             parts[UNREAD_PART] = {UNREAD_PART: found}
         self._snapshots.put(scope.audit, parts, offsets=scope.ledger.offsets)
-        newest = scope.erased.newest
-        self._snapshots.keep_newest(scope.audit, beside=newest.audit if newest else None)
+        self._snapshots.keep_newest(scope.audit, beside=self._begun_with(scope))
         return self._snapshots.sha256(scope.audit)
+
+    def _begun_with(self, scope: Scope) -> set[str]:
+        """The audits with which one ``--from-the-beginning`` begins: after an erasure, and after an upgrade."""
+        newest, after = scope.erased.newest, self._in_force.judged_after
+        upgraded = {run.audit for run in self.store.runs() if run.order == after}
+        return upgraded | ({newest.audit} if newest and newest.audit else set())
 
     def _evidence(self, scope: Scope, log: DigestedLog, accounts: Sequence[PartitionAccount]) -> Evidence:
         witness = Witness(
@@ -340,6 +347,7 @@ class TopologyAuditor:
             done_before=self._in_force.done_before(ledger),
             read_since=self._in_force.read_since(ledger),
             carried=scope.carried(COMPLETE_PART if truth else TRUTH_PART),
+            closed_ms=self._in_force.closed_ms,
             room=Room(memory=self._settings.audit_memory, folder=passing),
         )
 

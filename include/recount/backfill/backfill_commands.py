@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.certificate.certificate_files import write_summary
 from recount.audit.cut.auditable import writes_nothing
-from recount.audit.integrity.strangers import Lineage, damage_told
+from recount.audit.integrity.strangers import LeftForBackfills, damage_told
 from recount.backfill.carrying_out import CarryingOut, Repaired
 from recount.backfill.corrections_due import keep_due, left_out, table_of
 from recount.declare.registry import declared, is_audited
@@ -51,7 +51,7 @@ def backfill_rows(
     """Correct what is due, or (``dry_run``) show it and keep it for the person who decides."""
     carrying_out = CarryingOut.of(session, settings, topology, audit)
     due, now = carrying_out.due, carrying_out.ready()
-    Lineage.of(settings, topology.name).require_unaltered(due.run.audit)
+    LeftForBackfills.of(settings, topology.name).require_unaltered(due.run)
     print_whole(table_of(due, now))
     if dry_run:
         keep_due(session, Tables(settings.data), due)

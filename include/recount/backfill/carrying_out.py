@@ -27,17 +27,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.audit.carry.erased_keys import ErasedKeys
-from recount.audit.carry.store import PUBLISHED, AuditStore
+from recount.audit.carry.store import AuditStore
 from recount.audit.compare.claims import AT_MS, ENTRY, IDENTITY, ROW
 from recount.audit.compare.correction_claims import COMPLETE_TEXT, GONE_MS, Listed, audit_of, listed_backfills
 from recount.audit.compare.differences import SINK
 from recount.audit.compare.identity import Identity, identity_of
-from recount.audit.compare.published import BY_BACKFILL
 from recount.audit.compare.sink_verdicts import of_backfills
 from recount.audit.cut.auditable import published_offsets
 from recount.audit.cut.audited_ledger import Ledger
 from recount.audit.explain.misses import IS_OPEN
-from recount.audit.integrity.strangers import Lineage
+from recount.audit.integrity.strangers import LeftForBackfills
 from recount.backfill.corrections import (
     DELETE_THEM,
     Correction,
@@ -67,7 +66,6 @@ from recount.kafka.dead_letters import KafkaRecord
 from recount.kafka.positions import backfills_of, publish_backfill, published_backfills
 from recount.kafka.transaction import OutputTransaction
 from recount.lifecycle.reset import require_no_driver, standstill
-from recount.recompute.single_flow import flow_of
 from recount.recompute.spark_columns import spark_type
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
@@ -128,26 +126,18 @@ class CorrectionTables:
         tables = {one.table for one in self.listed() if one.number is not None and one.number >= done}
         return [one for one in self.identities if one.written.table in tables]
 
-    def next_number(self, done: int, *, erased: int = 0, is_known: bool = False) -> int:
+    def next_number(self, done: int, *, erased: int = 0) -> int:
         """The number of the next backfill; raises ``Terminal`` where the tables end before the ``done`` on Kafka.
 
-        An erasure may have removed all rows of the last of the first ``erased`` backfills. A backfill that ``is_known``
-        takes over what Kafka has of it.
+        An erasure may have removed all rows of the last of the first ``erased`` backfills.
         """
         number = max([erased, *(one.number + 1 for one in self.listed() if one.number is not None)])
-        if number < done and not is_known:
-            take_over = ""
-            if flow_of(self.topology) is not None:
-                take_over = (
-                    "; or, for each backfill that they lack, oldest first, run `recount backfill --stream"
-                    f" {self.topology.name} --audit ID` with the audit that it was made for, which takes over what"
-                    " Kafka has"
-                )
+        if number < done:
             raise Terminal(
                 f"the corrections of {self.topology.name} are older than Kafka: were they restored from a backup?",
                 given=f"the tables end before backfill {number}, Kafka has all before {done}",
                 expected="tables with all backfills that Kafka has",
-                remedy=f"restore a newer backup of them{take_over}; or `recount reset {self.topology.name}`",
+                remedy=f"restore a newer backup of them, or `recount reset {self.topology.name}`",
             )
         return number
 
@@ -236,8 +226,8 @@ class CarryingOut:
         where rows that are to be published are not what an audit gives, where somebody has written to what audits have
         kept for it, and where the tables are older than Kafka.
         """
-        tables, lineage = self._corrections, Lineage.of(self.settings, self._topology.name)
-        lineage.require_unaltered(self.due.run.audit)
+        tables, left = self._corrections, LeftForBackfills.of(self.settings, self._topology.name)
+        left.require_unaltered(self.due.run)
         written = tables.with_pending(published_backfills(self._connection, self._topology))
         has_keyed = bool(self.due.of("keyed")) or any(map(is_keyed, written))
         with self._outputs(still=has_keyed and self._stands()) as (output, is_still):
@@ -245,12 +235,12 @@ class CarryingOut:
             last = self._last() if is_still else None
             for identity in filter(is_keyed, tables.with_pending(done)):
                 tables.take_back(identity, done, last)
-            require_asked(tables, lineage, tables.pending(done))
+            require_asked(tables, left, tables.pending(done))
             keyed = self.due.of("keyed") if last == self.due.run.order else []
             wanted = [*self.due.of("ready"), *keyed]
             backfill = self._append(wanted, done) if wanted else None
             pending = tables.pending(done)
-            require_asked(tables, lineage, pending)
+            require_asked(tables, left, pending)
             for number, name in pending:
                 publish_backfill(output, self._connection, number, name, self._records(number))
             names = tuple(name for _, name in pending)
@@ -305,7 +295,7 @@ class CarryingOut:
             )
         tables, audit = self._corrections, self.due.run.audit
         erased = ErasedKeys.of(self.settings, self._topology.name).backfills
-        number = tables.next_number(done, erased=erased, is_known=self._is_on_kafka(wanted))
+        number = tables.next_number(done, erased=erased)
         backfill = f"{audit}.{number}" if any(one.name == audit for one in tables.listed()) else audit
         about = {BACKFILL: backfill, BACKFILL_NUMBER: number, PUBLISHED_AT: clock_ms()}
         by_table: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -316,24 +306,13 @@ class CarryingOut:
                 tables.append(identity, by_table[identity.written.table])
         return backfill
 
-    def _is_on_kafka(self, wanted: Sequence[Correction]) -> bool:
-        """Whether audits of a single aggregation have seen all of them on Kafka as a backfill's, the same revisions."""
-        flow, run = flow_of(self._topology), self.due.run
-        if flow is None:
-            return False
-        names = [*flow.sink.fields, RESULT_TIME, REVISION]
-        store = AuditStore(self.session, Tables(self.settings.data), self._topology.name)
-        seen = store.rows(PUBLISHED, run.lineage).filter(pl.col(ORIGIN) == BY_BACKFILL).select(names).collect()
-        known = set(seen.iter_rows())
-        return all(tuple(row[name] for name in names) in known for one in wanted for row in one.rows(run.order))
-
     def _records(self, number: int) -> list[KafkaRecord]:
         version = DeclarationLog(self.settings.data, self._topology.name).version()
         rows = {node: self._corrections.rows(node, number) for node in self._topology.written}
         return [record_of(row, node, version) for node, found in rows.items() for row in in_order(found, node)]
 
 
-def require_asked(tables: CorrectionTables, lineage: Lineage, pending: Sequence[tuple[int, str]]) -> None:
+def require_asked(tables: CorrectionTables, left: LeftForBackfills, pending: Sequence[tuple[int, str]]) -> None:
     """Raise ``Terminal`` unless each of the backfills is, once, what the audit has kept that it is named for.
 
     Terminal too where somebody has written to what that audit has kept.
@@ -345,7 +324,7 @@ def require_asked(tables: CorrectionTables, lineage: Lineage, pending: Sequence[
         kept = None if run is None else kept_misses(store, tables.tables, tables.topology, run)
         rows = [] if kept is None else kept.collect()
         if run is not None:
-            lineage.require_unaltered(run.audit)
+            left.require_unaltered(run)
         asked = {(row[SINK], *(row[part] for part in IDENTITY)): row for row in rows}
         for identity in tables.identities:
             topic = identity.written.topic.name

@@ -11,40 +11,32 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-import polars as pl
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from rich.table import Table
 
-from recount.audit.carry.store import CORRECTIONS, PARTIALS, PLANS, VERDICTS, AuditStore, Run
+from recount.audit.carry.store import CORRECTIONS, PLANS, VERDICTS, AuditStore, Run
 from recount.audit.certificate.summary import change_in_words, printable
 from recount.audit.compare.claims import AT_MS, IDENTITY, IS_NULL, REVISION, ROW
 from recount.audit.compare.correction_claims import COMPLETE_TEXT, GONE_MS
 from recount.audit.compare.differences import SINK
 from recount.audit.compare.identity import Identity, identity_of
 from recount.audit.compare.published import NO_REVISION
-from recount.audit.compare.results import merged
 from recount.audit.compare.sink_verdicts import HIGHEST, SEEN, of_backfills, of_stream, seen_rows, sees
 from recount.audit.explain.completeness import COMPLETENESS, MISSED
 from recount.audit.explain.misses import IS_OPEN
 from recount.backfill.corrections import REMEDIES, Correction, Standing
-from recount.declare.columns import AUDIT, RESULT_TIME, WANTED_KEY
-from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.output import encode_value
 from recount.declare.topology import Topology
-from recount.recompute.frames.duck_database import NotComputable
-from recount.recompute.operators.frontiers import NONE_DUE
-from recount.recompute.rules.time_rules import overdue_ms
-from recount.recompute.single_flow import Flow, flow_of
 from recount.recompute.spark_columns import spark_type
 from recount.runtime.errors import Terminal
 from recount.runtime.times import quantity, told_window
 from recount.tables.places import Tables
 
-_ID, _ORDER = "__id", "__order"
-_SHOWN, _MANY = 50, 5
+_ID = "__id"
+_SHOWN = 50
 _PLANNED = (
     "sink string, key string, window_start long, window_end long, origin string, now string, corrected string,"
     " revision int, standing string"
@@ -103,13 +95,10 @@ def newest_audit(store: AuditStore, topology: Topology, audit: str | None) -> Ru
 
 
 def kept_misses(store: AuditStore, tables: Tables, topology: Topology, run: Run) -> DataFrame | None:
-    """Return what ``run`` has kept of the rows that it, or an audit that it goes on from, judged as missed last.
+    """Return what ``run`` has kept of the rows that it has judged as missed.
 
     None: nothing is missed. Columns as of ``missed_rows``, and the identity as text.
     """
-    flow = flow_of(topology)
-    if flow is not None:
-        return _of_partials(store, flow, run)
     # an audit judges again whatever the ones before called missed, until it is repaired
     missed = store.read(VERDICTS, [run.audit]).where(F.col(COMPLETENESS) == MISSED).select(_id().alias(_ID))
     if missed.isEmpty():
@@ -125,45 +114,6 @@ def kept_misses(store: AuditStore, tables: Tables, topology: Topology, run: Run)
             remedy=f"recount audit --stream {topology.name}",
         )
     return kept
-
-
-def _of_partials(store: AuditStore, flow: Flow, run: Run) -> DataFrame | None:
-    """The same of a single aggregation, of whose windows the lineage of ``run`` has kept the partials."""
-    row = ["key", WINDOW_START, WINDOW_END]
-    order = pl.DataFrame({AUDIT: run.lineage, _ORDER: range(len(run.lineage))}).lazy()
-    judged = store.rows(VERDICTS, run.lineage).join(order, on=AUDIT).sort(_ORDER)
-    missed = judged.group_by(row).agg(pl.col(COMPLETENESS).last()).filter(pl.col(COMPLETENESS) == MISSED)
-    wanted = missed.select(pl.col("key").alias(WANTED_KEY), WINDOW_START, WINDOW_END)
-    partials = store.rows(PARTIALS, run.lineage).with_columns(pl.col(flow.key).cast(pl.String).alias(WANTED_KEY))
-    found = partials.join(wanted, on=wanted.collect_schema().names(), how="semi").drop(WANTED_KEY).collect()
-    if found.is_empty():
-        return None
-    made = merged(found, flow)
-    _require_fitting(found, made, flow)
-    clock_ms = NONE_DUE if run.frontier_ms is None else run.frontier_ms
-    is_final = flow.aggregate.emission.kind == "final"
-    rows = []
-    for one in made.to_dicts():
-        text = encode_value({name: one[name] for name in flow.sink.fields}).decode()
-        is_open = not is_final and overdue_ms(flow.windows, one[WINDOW_END], clock_ms) < 0
-        identity = (flow.sink.topic.name, str(one[flow.key]), one[WINDOW_START], one[WINDOW_END], None)
-        rows.append((*identity, f'[{{"row":{text},"at_ms":{one[RESULT_TIME]}}}]', one[RESULT_TIME], is_open))
-    kinds = f"{SINK} string, key string, {WINDOW_START} long, {WINDOW_END} long, origin string"
-    columns = f"{kinds}, {COMPLETE_TEXT} string, {GONE_MS} long, {IS_OPEN} boolean"
-    return SparkSession.active().createDataFrame(rows, columns).withColumn(_ID, _id())
-
-
-def _require_fitting(partials: pl.DataFrame, made: pl.DataFrame, flow: Flow) -> None:
-    """Raise ``NotComputable`` where a sum of ``partials`` is one that its type does not hold."""
-    for name, aggregate in flow.aggregate.aggregates.items():
-        beyond = made.filter(pl.col(name).is_null()).join(partials.drop_nulls(name), on=flow.group, how="semi")
-        if aggregate.kind == "sum" and not beyond.is_empty():
-            raise NotComputable(
-                f"a sum of {flow.topology.name} is beyond its type",
-                given=", ".join(str(row) for row in beyond.select(flow.group).head(_MANY).rows()),
-                expected=f"results whose {name} a {flow.aggregate.fields[name].kind.upper()} holds",
-                remedy="declare a wider type, or filter such records",
-            )
 
 
 def _of_sink(session: SparkSession, tables: Tables, identity: Identity, kept: DataFrame) -> list[Correction]:

@@ -32,8 +32,8 @@ from recount.audit.cut.auditable import published_offsets
 from recount.audit.cut.audited_ledger import Ledger
 from recount.audit.cut.in_force import InForce
 from recount.audit.findings.finding_register import certificates_in_force, read_register
-from recount.audit.integrity.strangers import Lineage, rows_of
-from recount.audit.integrity.table_checksums import KeptRows, LineageChecksums, TableChecksums, corrections_of
+from recount.audit.integrity.strangers import LeftForBackfills, corrections_kept
+from recount.audit.integrity.table_checksums import TableChecksums, corrections_of
 from recount.declare.registry import Stream
 from recount.declare.topology import Topology
 from recount.engine.commit.delta_table import AppendOnlyTable, LedgerTable
@@ -42,7 +42,6 @@ from recount.kafka.positions import published_backfills
 from recount.lifecycle.held_rows import HeldKey, objection_to
 from recount.lifecycle.reset import is_there, require_no_driver, standstill
 from recount.lifecycle.tombstones import compacted, publish_tombstones, records_since
-from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import RecountError, Terminal
 from recount.runtime.settings import Settings
 from recount.runtime.times import clock_ms
@@ -248,10 +247,9 @@ class StreamErasure(KeyErasure):
         self.observer("files")
         return replace(begun, snapshot_after=self._snapshot_sha256(run), run_sha256=run_sha256(document))
 
-    def _snapshot_sha256(self, run: Run) -> str | None:
-        """The SHA-256 of the snapshot of ``run``. A single aggregation has none: its row in ``runs`` has checksums."""
-        is_single = flow_of(self.declared) is not None
-        return None if is_single else snapshot_sha256(self._tables, self.name, run.audit)
+    def _snapshot_sha256(self, run: Run) -> str:
+        """The SHA-256 of the snapshot of ``run``."""
+        return snapshot_sha256(self._tables, self.name, run.audit)
 
     def _hindrances(self) -> Iterator[str]:
         stream, tables, connection = self.name, self._tables, Connection.of(self.settings)
@@ -286,26 +284,20 @@ class StreamErasure(KeyErasure):
         done = published_backfills(connection, self.declared)
         if any(corrections_of(tables, node.table, done)[1] for node in self.declared.written):
             yield f"a backfill is not published: run `recount backfill --stream {stream}`, then {audit_it}"
-        for table, sums in self._checksums(run).items():
+        for table, sums in run.tables.items():
             if not sums.hold(tables, table, run.order, done):
                 yield f"rows of {table} are others than the audit {run.audit} judged: {audit_it}"
         erased = ErasedKeys.of(self.settings, stream)
-        for one in Lineage(settings=self.settings, stream=stream, erased=erased).differences(run):
-            yield f"{one.place} has other rows than the audit {run.audit} went on from: {audit_it} --from-the-beginning"
-        if flow_of(self.declared) is None:
-            handed_on, told = self._held(run).handed_on, erased.snapshot_of(run.audit, newest.get("snapshot"))
-            if handed_on is None or told != self._snapshot_sha256(run):
-                yield f"the snapshot of the audit {run.audit} is not what its certificate says: {audit_it}"
-            else:
-                handed_on.count(self.order.key)  # raises where rows of a key cannot be found
+        if LeftForBackfills(settings=self.settings, stream=stream, erased=erased).is_altered(run):
+            yield f"audits/{stream}/{CORRECTIONS} has other rows than the audit {run.audit} left: {audit_it}"
+        handed_on, told = self._held(run).handed_on, erased.snapshot_of(run.audit, newest.get("snapshot"))
+        if handed_on is None or told != self._snapshot_sha256(run):
+            yield f"the snapshot of the audit {run.audit} is not what its certificate says: {audit_it}"
+        else:
+            handed_on.count(self.order.key)  # raises where rows of a key cannot be found
         for topic in compacted(self.declared):
-            if records_since(connection, self.declared, run, topic):
+            if records_since(connection, run, topic):
                 yield f"{topic} has records since the audit {run.audit}: {audit_it}"
-
-    def _checksums(self, run: Run) -> dict[str, TableChecksums]:
-        if flow_of(self.declared) is None:
-            return dict(run.tables)
-        return {} if run.checksums is None else {self.declared.written[0].table: run.checksums}
 
     def _noted(self, store: AuditStore, run: Run, ends: Mapping[str, Mapping[int, int]]) -> dict[str, Any]:
         """Put the checksums of the tables as they are now, and where topics ``ends`` now, into the row of ``run``.
@@ -321,20 +313,11 @@ class StreamErasure(KeyErasure):
         document, tables = store.document_of(run.audit), self._tables
         sums = {
             name: asdict(TableChecksums.of(tables, name, run.order, one.backfills, one.kept, one.unsettled))
-            for name, one in self._checksums(run).items()
+            for name, one in run.tables.items()
         }
-        as_json = json.loads(json.dumps(ends))
-        if run.checksums is not None:
-            document["checksums"] = sums[self.declared.written[0].table]
-            document["published_ends"] = next(iter(as_json.values()), document["published_ends"])
-        if run.tables:
-            document |= {"tables": sums, "read_to": {**document["read_to"], **as_json}}
+        document |= {"tables": sums, "read_to": {**document["read_to"], **json.loads(json.dumps(ends))}}
         if run.built_on:
-            of_tables = run.built_on[-1].tables
-            kept = None if CORRECTIONS in of_tables else KeptRows.of("window", run.released)
-            document["built_on"] = [
-                asdict(LineageChecksums.of(run.audit, rows_of(store, run.lineage, of_tables), kept))
-            ]
+            document["built_on"] = [asdict(corrections_kept(store, run.audit))]
         store.put_document(document)
         return store.document_of(run.audit)
 

@@ -21,9 +21,7 @@ from recount.audit.carry.snapshots import COLUMNS, snapshot_rows, stream_of
 from recount.audit.carry.store import (
     CORRECTIONS,
     DIFFERENCES,
-    PARTIALS,
     PLANS,
-    PUBLISHED,
     RECONCILIATION,
     SNAPSHOTS,
     VERDICTS,
@@ -54,7 +52,6 @@ from recount.recompute.operators.carried import (
     names_of,
     require_incremental,
 )
-from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import MISSES
 from recount.tables.decisions import DeclarationLog
@@ -63,8 +60,6 @@ from recount.tables.places import Tables
 _SAME_AS_TEXT = ("string", "long", "boolean")
 """Types of which a snapshot and a state table have the same text."""
 _BY_KEY_TEXT = (VERDICTS, RECONCILIATION, CORRECTIONS, DIFFERENCES, MISSES, PLANS)
-_BY_KEY_FIELD = (PARTIALS, PUBLISHED, PLANS)
-"""An earlier release planned the corrections of a single aggregation by the field of the key."""
 _AT_ONCE = 200
 
 
@@ -77,8 +72,6 @@ def objection_to(topology: Topology) -> str | None:
     """
     if not is_audited(topology):
         return "it has actions only, so that no audit says what it remembers: `recount reset` it"
-    if flow_of(topology) is not None:
-        return None
     try:
         require_incremental(topology.nodes())
     except NotIncremental as refusal:
@@ -239,12 +232,8 @@ class HeldKey:
         yield self._by_column("late", tables.late(stream), "key")
         word = pl.col("detail").str.contains(rf"(^|\W){pl.escape_regex(self.key)}(\W|$)")
         yield Holding(name="rejected", path=tables.rejected(stream), column="detail", mine=word)
-        flow = flow_of(self.topology)
-        columns = [(name, "key") for name in _BY_KEY_TEXT]
-        if flow is not None:
-            columns += [(name, flow.key) for name in _BY_KEY_FIELD if (name, flow.key) not in columns]
-        for name, column in columns:
-            yield self._by_column(f"audits/{name}", tables.audit(stream, name), column)
+        for name in _BY_KEY_TEXT:
+            yield self._by_column(f"audits/{name}", tables.audit(stream, name), "key")
 
     def counts(self) -> dict[str, int]:
         """How many rows of the key there are, by table; tables without any are left out."""

@@ -17,7 +17,6 @@ from recount.audit.cut.kept_log import decided, decided_if_any
 from recount.declare.output import encode_key
 from recount.declare.topology import Topology
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
-from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import Terminal
 from recount.tables.signed_orders import Erasure
 
@@ -30,9 +29,9 @@ def compacted(topology: Topology) -> list[str]:
     return [node.topic.name for node in topology.written if "compact" in node.topic.cleanup_policy]
 
 
-def records_since(connection: Connection, topology: Topology, run: Run, topic: str) -> list[CommittedRecord]:
+def records_since(connection: Connection, run: Run, topic: str) -> list[CommittedRecord]:
     """The records of a sink's ``topic`` that ``run`` had not read."""
-    seen = run.published_ends if flow_of(topology) is not None else run.read_to.get(topic, {})
+    seen = run.read_to.get(topic, {})
     ends = decided_if_any(connection, topic)
     since = {partition: (seen.get(partition, 0), end) for partition, (_, end) in ends.items()}
     return list(read_committed(connection, topic, since))
@@ -50,7 +49,7 @@ def publish_tombstones(
     topics = [topic for topic in compacted(topology) if topic in of_held]
     missing = []
     for topic in topics:
-        found = records_since(connection, topology, run, topic)
+        found = records_since(connection, run, topic)
         for one in found:
             is_mine = one.value is None and one.key == encode_key(key)
             if not is_mine or one.header(ERASURE_HEADER) != erasure.erasure:

@@ -21,6 +21,7 @@ from deltalake import DeltaTable, Schema
 
 from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.carry.store import complete_runs
+from recount.audit.compare.identity import above_of
 from recount.audit.cut.auditable import objection_to_beginning, published_offsets, settled_ledger
 from recount.audit.cut.audited_ledger import Ledger
 from recount.audit.cut.kept_log import StretchLog, sources_of
@@ -37,7 +38,7 @@ from recount.formats.json_values import arrow_type
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import ends_of
 from recount.lifecycle.reset import standstill
-from recount.recompute.single_flow import flow_of
+from recount.recompute.rules.result_rules import adds_up
 from recount.runtime.errors import InvalidDeclaration, Terminal
 from recount.runtime.settings import Settings
 from recount.tables.decisions import DeclarationLog, Enacted
@@ -90,7 +91,7 @@ class Extension:
 
     def objections(self) -> Iterator[str]:
         """Why the stream cannot go on with it, each with what can be done; none: it can."""
-        if flow_of(self.former.topology) is not None:
+        if is_single(self.former.topology):
             yield (
                 "a single aggregation keeps partial aggregates, a stream with a further sink what every operator"
                 " remembers, and one cannot be made of the other: declare the sink as a topology of its own, which may"
@@ -160,6 +161,15 @@ def require_whole_log(log: StretchLog, stream: str, ledger: Ledger) -> None:
         ) from gone
 
 
+def is_single(topology: Topology) -> bool:
+    """Whether ``topology`` is one source, stateless steps, one aggregation that adds up, and one sink."""
+    if topology.actions or len(topology.written) != 1 or len(topology.sources) != 1:
+        return False
+    aggregation = topology.written[0].input
+    steps = (Source, Filter, WithFields, SelectKey)
+    return adds_up(aggregation) and all(isinstance(node, steps) for node in above_of(aggregation))
+
+
 def upgrade(settings: Settings, stream: Stream) -> Enacted:
     """Let ``stream`` go on as it is declared now; raises ``Terminal`` with the reason where its state would be wrong.
 
@@ -171,11 +181,11 @@ def upgrade(settings: Settings, stream: Stream) -> Enacted:
         last = _in_force(log, stream.name)
         if last.fingerprint == declared.fingerprint:
             return last
-        is_single = isinstance(stream, Topology) and flow_of(stream) is not None
+        goes_on = isinstance(stream, Topology) and is_single(stream)
         found = changes(last.document, declared.document)
-        added = Extension.of(stream, last) if isinstance(stream, Topology) and not is_single else None
+        added = Extension.of(stream, last) if isinstance(stream, Topology) and not goes_on else None
         if added is None:
-            refused = [f"{one} ({reason})" for one in found if (reason := objection(one, is_single=is_single))]
+            refused = [f"{one} ({reason})" for one in found if (reason := objection(one, is_single=goes_on))]
         else:
             refused = [*_erased(settings, stream.name), *added.objections()]
         if refused:

@@ -13,24 +13,30 @@ It writes where the stream writes (the sink's topic and Delta table), never to a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import typer
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.declare.columns import BATCH, GENERATION, RESULT_TIME, REVISION
-from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
+from recount.audit.cut.audited_ledger import Ledger
+from recount.audit.cut.kept_log import log_of, sources_of
+from recount.audit.explain.causes import shares_of
+from recount.declare.columns import RESULT_TIME, REVISION
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, Sink
 from recount.declare.output import kafka_time_ms, output_record
 from recount.declare.registry import declared
 from recount.declare.topology import Topology
+from recount.declare.windows import TimeWindows
 from recount.formats.registry_encoders import encoder_of
 from recount.kafka.connection import Connection
-from recount.recompute.single_flow import Flow
+from recount.recompute.operators.recomputed import recomputed
+from recount.recompute.registry_parsing import is_with_headers
+from recount.recompute.rules.result_rules import adds_up
 from recount.recompute.spark_columns import named
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
@@ -52,36 +58,60 @@ class Mutation:
     window_end: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Tampered:
+    """The one sink of a topology, which has the results of one aggregation over time windows."""
+
+    topology: Topology
+    sink: Sink
+    aggregates: Sequence[str]
+    windows: TimeWindows
+
+    @classmethod
+    def of(cls, topology: Topology) -> Self:
+        [sink] = topology.sinks
+        made_by = sink.input
+        assert adds_up(made_by) and isinstance(made_by.windows, TimeWindows)
+        return cls(topology=topology, sink=sink, aggregates=list(made_by.aggregates), windows=made_by.windows)
+
+    @property
+    def group(self) -> list[str]:
+        """The columns that identify a result."""
+        return [self.sink.input.key, WINDOW_START, WINDOW_END]
+
+
 def mutate(session: SparkSession, settings: Settings, topology: Topology, kind: Kind) -> Mutation:
     """Tamper with one result of ``topology``; each kind has a victim of its own.
 
     Raises ``Terminal`` when the stream has written fewer results than there are kinds.
     """
-    flow = Flow.of(topology)
+    flow = _Tampered.of(topology)
     tables = Tables(settings.data)
     output = DeltaTable.forPath(session, tables.output(flow.sink.table))
     victim = _victim(output.toDF(), flow, KINDS.index(kind))
     connection = Connection.of(settings)
-    aggregates = list(flow.aggregate.aggregates)
     match kind:
         case "duplicate":
             _publish(connection, flow, victim)
         case "loss":
             output.delete(_is(victim, flow))
         case "alter":
-            _replace(connection, output, flow, victim, {name: _changed(victim[name]) for name in aggregates})
+            _replace(connection, output, flow, victim, {name: _changed(victim[name]) for name in flow.aggregates})
         case "extra":
             rogue = _moved(victim, _FAR_WINDOWS * flow.windows.size_ms)
             _publish(connection, flow, rogue)
             _append(session, output, rogue, tables.output(flow.sink.table))
         case "replay":
-            share = _share_of_a_batch(session.read.format("delta").load(tables.state(topology.name)), flow, victim)
-            added = {name: _added(flow, name, victim[name], share[name]) for name in aggregates}
+            share = _share_of_a_batch(session, settings, flow, victim)
+            added = {name: victim[name] + value for name, value in share.items()}
             _replace(connection, output, flow, victim, added)
         case "boundary":
             _replace(connection, output, flow, victim, _bounds(_moved(victim, 1)))
     return Mutation(
-        kind=kind, key=str(victim[flow.key]), window_start=victim[WINDOW_START], window_end=victim[WINDOW_END]
+        kind=kind,
+        key=str(victim[flow.sink.input.key]),
+        window_start=victim[WINDOW_START],
+        window_end=victim[WINDOW_END],
     )
 
 
@@ -105,8 +135,8 @@ def main(
         session.stop()
 
 
-def _victim(rows: DataFrame, flow: Flow, place: int) -> Row:
-    found = rows.orderBy(*map(named, flow.group[1:]), named(flow.key), REVISION).limit(place + 1).collect()
+def _victim(rows: DataFrame, flow: _Tampered, place: int) -> Row:
+    found = rows.orderBy(*map(named, flow.group[1:]), named(flow.sink.input.key), REVISION).limit(place + 1).collect()
     if len(found) <= place:
         raise Terminal(
             "too few results to tamper with",
@@ -117,24 +147,24 @@ def _victim(rows: DataFrame, flow: Flow, place: int) -> Row:
     return found[place].asDict()
 
 
-def _is(row: Row, flow: Flow) -> Column:
+def _is(row: Row, flow: _Tampered) -> Column:
     """The condition that only ``row`` of the output table meets."""
     condition: Column = _in_group(row, flow) & (F.col(REVISION) == row[REVISION])
     return condition
 
 
-def _in_group(row: Row, flow: Flow) -> Column:
+def _in_group(row: Row, flow: _Tampered) -> Column:
     equal: list[Column] = [named(name) == F.lit(row[name]) for name in flow.group]
     condition: Column = reduce(lambda one, other: one & other, equal)
     return condition
 
 
-def _replace(connection: Connection, output: DeltaTable, flow: Flow, victim: Row, changed: Row) -> None:
+def _replace(connection: Connection, output: DeltaTable, flow: _Tampered, victim: Row, changed: Row) -> None:
     _publish(connection, flow, {**victim, **changed})
     output.update(_is(victim, flow), {name: F.lit(value) for name, value in changed.items()})
 
 
-def _publish(connection: Connection, flow: Flow, row: Row) -> None:
+def _publish(connection: Connection, flow: _Tampered, row: Row) -> None:
     record = output_record(
         row,
         key=flow.sink.key,
@@ -174,15 +204,19 @@ def _changed(value: Any) -> Any:
     return f"{value}'" if isinstance(value, str) else 1 if value is None else value + 1
 
 
-def _share_of_a_batch(state: DataFrame, flow: Flow, victim: Row) -> Row:
-    [share] = state.where(_in_group(victim, flow)).orderBy(GENERATION, BATCH).limit(1).collect()
-    return share.asDict()
-
-
-def _added(flow: Flow, name: str, value: Any, share: Any) -> Any:
-    """A minimum or maximum stays what it is when a batch is counted twice."""
-    additive = flow.aggregate.aggregates[name].kind in ("count", "sum")
-    return value if not additive or share is None else value + share
+def _share_of_a_batch(session: SparkSession, settings: Settings, flow: _Tampered, victim: Row) -> Row:
+    """Counts and sums that the first batch has added to the victim, by the log."""
+    topology, [source] = flow.topology, flow.topology.sources
+    tables, connection = Tables(settings.data), Connection.of(settings)
+    ledger, log = Ledger.read(tables, topology.name), log_of(settings, sources_of(connection, tables, topology, "auto"))
+    ranges, topic = ledger.ranges, source.topic.name
+    raw = log.read(session, topic, ranges[topic], with_headers=is_with_headers(source))
+    found = recomputed(session, topology, {topic: raw})
+    try:
+        group = (str(victim[flow.sink.input.key]), victim[WINDOW_START], victim[WINDOW_END])
+        return shares_of([group], flow.sink, found, ledger)[group][0].added
+    finally:
+        found.release()
 
 
 if __name__ == "__main__":

@@ -108,17 +108,15 @@ class JudgedTo:
     backfills: Mapping[str, int]
 
     @classmethod
-    def of(cls, audit: Mapping[str, Any], outputs: Sequence[str]) -> Self:
-        """From the document of a complete ``audit`` of a stream with the tables ``outputs``."""
-        # the audit of a single aggregation keeps one checksum, any other one for each table
-        kept = audit.get("tables") or dict.fromkeys(outputs, audit.get("checksums"))
+    def of(cls, audit: Mapping[str, Any]) -> Self:
+        """From the document of a complete ``audit``."""
         return cls(
             audit=audit["audit"],
             outcome=audit["outcome"],
             finished_ms=audit["finished_ms"],
             cut=(audit["generation"], audit["batch"]),
             frontier_ms=audit["frontier_ms"],
-            backfills={table: (checksums or {}).get("backfills", 0) for table, checksums in kept.items()},
+            backfills={table: checksums["backfills"] for table, checksums in audit.get("tables", {}).items()},
         )
 
     def document(self, moment: Moment) -> Mapping[str, Any]:
@@ -156,14 +154,14 @@ class Audits:
         path = tables.audit(topology.name, RUNS)
         if not DeltaTable.is_deltatable(path):
             return cls()
-        table, outputs = DeltaTable(path), tuple(written.table for written in topology.written)
-        return _audits(tables.root, topology.name, outputs, str(table.metadata().id), table.version())
+        table = DeltaTable(path)
+        return _audits(tables.root, topology.name, str(table.metadata().id), table.version())
 
 
 @lru_cache(maxsize=1_000)
-def _audits(root: str, stream: str, outputs: tuple[str, ...], table: str, version: int) -> Audits:  # noqa: ARG001
+def _audits(root: str, stream: str, table: str, version: int) -> Audits:  # noqa: ARG001
     found = complete_audits(root, stream)
-    judged = [JudgedTo.of(one, outputs) for one in found]
+    judged = [JudgedTo.of(one) for one in found]
     furthest_first = sorted(judged, key=lambda one: (one.cut, one.finished_ms), reverse=True)
     return Audits(all=tuple(furthest_first), released=released_by(found))
 

@@ -34,7 +34,7 @@ from recount.declare.schema import LONG_MAX, LONG_MIN, FieldType, is_unicode
 from recount.declare.topology import Topology, Written
 from recount.declare.windows import TimeWindows
 from recount.formats.json_values import arrow_type
-from recount.recompute.single_flow import flow_of
+from recount.recompute.rules.result_rules import adds_up
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import earlier
 
@@ -190,6 +190,7 @@ def seen_rows(
 def _as_rows(table: DeltaTable, sink: AskedSink, by_then: pl.Expr, *, of_backfill: bool) -> pl.LazyFrame:
     """Rows of ``table`` ``by_then``, in the columns of rows; a table lacks columns that would be empty in it."""
     there = {field.name for field in table.schema().fields}
+    withdraws = not adds_up(sink.written.input)
 
     def known(name: str, kind: pl.DataType, otherwise: object = None, *, known: bool = True) -> pl.Expr:
         return (pl.col(name) if known and name in there else pl.lit(otherwise)).cast(kind).alias(name)
@@ -205,7 +206,7 @@ def _as_rows(table: DeltaTable, sink: AskedSink, by_then: pl.Expr, *, of_backfil
             known(RESULT_TIME, pl.Int64()),
             known(REVISION, pl.Int32()),
             # an aggregation of time windows withdraws nothing: who marks its rows does not hide them
-            known(IS_NULL, pl.Boolean(), otherwise=False, known=flow_of(sink.topology) is None).fill_null(value=False),
+            known(IS_NULL, pl.Boolean(), otherwise=False, known=withdraws).fill_null(value=False),
             known(ORIGIN, pl.String()),
             known(GENERATION, pl.Int32()),
             known(BATCH, pl.Int64()),

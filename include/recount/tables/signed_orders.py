@@ -160,7 +160,7 @@ class Erasure(SignedRecord):
     ``offsets`` are by topic and partition up to where the stream had read. ``counts`` are the removed rows by table.
     ``backfills`` are so many that were published until then. ``snapshot_before`` and ``snapshot_after`` are the SHA-256
     of the snapshot that the next audit goes on from, ``run_sha256`` that of the audit's row in ``runs``, which has the
-    new checksums of all tables; a ``begun`` record knows the first of them only. A single aggregation has no snapshot.
+    new checksums of all tables; a ``begun`` record knows the first of them only.
     An archive is not audited: its records have no ``audit``, and no SHA-256 of any.
     """
 

@@ -9,7 +9,7 @@ import pytest
 from delta.tables import DeltaTable
 from tests.spark.audit.conftest import Scene, an_hour_of_orders, order
 
-from recount.audit.carry.store import PARTIALS, VERDICTS
+from recount.audit.carry.store import SNAPSHOTS, VERDICTS
 from recount.audit.certificate.certificate_files import load
 from recount.audit.certificate.signing import PUBLIC_KEY, chain_in, make_keys, public_keys
 from recount.audit.repeated_audit import NotTheSame, again
@@ -41,7 +41,7 @@ def test_a_signed_audit_is_repeated_from_its_certificate_until_an_output_is_chan
 
     certificate = load(second.certificate)
     assert certificate["seed"] is not None
-    kept = {name: scene_rows(scene, name) for name in (PARTIALS, VERDICTS)}
+    kept = {name: scene_rows(scene, name) for name in (SNAPSHOTS, VERDICTS)}
     said = again(scene.session, scene.settings, scene.topology, certificate)
     assert any("come out again" in line for line in said)
     assert {name: scene_rows(scene, name) for name in kept} == kept

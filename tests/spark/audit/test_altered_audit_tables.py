@@ -15,11 +15,12 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.clinic import EVE, NOAH, Clinic, clinic_of
 from tests.spark.audit.stage import Stage, trim
 
-from recount.audit.carry.store import PARTIALS, PUBLISHED
+from recount.audit.carry.store import CORRECTIONS, SNAPSHOTS
 from recount.audit.certificate.certificate_files import load
+from recount.audit.compare.correction_claims import COMPLETE_TEXT
 from recount.audit.night import CertifiedAudit
 from recount.backfill.carrying_out import CarryingOut, Repaired
-from recount.declare.columns import BATCH, IS_LATE
+from recount.declare.columns import AUDIT, BATCH
 from recount.declare.operators.nodes import KEY, WINDOW_END
 from recount.engine.commit.batch import TopologyWork
 from recount.profile.embedded_kafka import EmbeddedKafka
@@ -53,39 +54,28 @@ def backfill(clinic: Clinic) -> Repaired:
     return CarryingOut.of(bills.spark, bills.settings, bills.topology).run()
 
 
-def test_altered_rows_of_earlier_nights_are_named_every_night_and_no_backfill_or_erasure_takes_them(
-    clinic: Clinic,
-) -> None:
+def test_what_somebody_altered_is_taken_by_no_backfill_no_erasure_and_no_later_audit(clinic: Clinic) -> None:
     stream = clinic.bills.topology.name
-    partials, published = (clinic.tables.audit(stream, name) for name in (PARTIALS, PUBLISHED))
-    altered = {(f"table audits/{stream}/{name}", "altered") for name in (PARTIALS, PUBLISHED)}
-
-    def found(night: CertifiedAudit) -> set[tuple[str, str]]:
-        return {(one.place, one.verdict) for one in night.findings.differences}
-
+    corrections, snapshots = (clinic.tables.audit(stream, name) for name in (CORRECTIONS, SNAPSHOTS))
     honest = a_night(clinic, 0).findings
     assert (honest.differences, [miss.key for miss in honest.misses]) == ((), [EVE])
-    fee = pl.read_delta(partials).schema["fees"]
-    more = pl.when(IS_LATE).then(pl.col("fees") + 1_000).otherwise("fees").cast(fee)
-    rewrite(partials, lambda rows: rows.with_columns(fees=more))
-    rewrite(published, lambda rows: rows.filter(pl.col(KEY) != NOAH))
-    for number in (1, 2):
-        night = a_night(clinic, number)
-        assert (found(night), night.findings.outcome) == (altered, "violation")
-        with pytest.raises(Terminal, match="is not what they left"):
-            backfill(clinic)
-        [asked] = clinic.erasure(NOAH, stream).streams
-        with pytest.raises(Terminal, match=f"audits/{stream}/partials has other rows"):
-            asked.run()
+    rewrite(corrections, lambda rows: rows.with_columns(pl.col(COMPLETE_TEXT).str.replace("7.00", "1007.00")))
+    with pytest.raises(Terminal, match="is not what they left"):
+        backfill(clinic)
+    [asked] = clinic.erasure(NOAH, stream).streams
+    with pytest.raises(Terminal, match=f"audits/{stream}/corrections has other rows"):
+        asked.run()
 
-    assert found(clinic.bills.audit(from_the_beginning=True)) == set()
+    second = a_night(clinic, 1)
+    assert (second.findings.differences, load(second.certificate)["seed"]) == ((), honest.audit)
     assert backfill(clinic).corrections == 1
     corrected = pl.read_delta(clinic.tables.corrections("bills"))
     assert corrected.select(KEY, "fees").rows() == [(EVE, Decimal("7.00"))]
 
-    assert found(a_night(clinic, 3)) == set()
-    clinic.erase(NOAH, stream)
-    assert found(a_night(clinic, 4)) == set(), "an erasure says anew what there is"
+    name = second.findings.audit
+    rewrite(snapshots, lambda rows: rows.filter((pl.col(AUDIT) != name) | pl.col("rows").is_null()))
+    third = a_night(clinic, 2)
+    assert (third.findings.differences, load(third.certificate)["seed"]) == ((), honest.audit)
 
 
 HUGE = 2**60

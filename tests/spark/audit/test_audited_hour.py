@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.conftest import Scene, an_hour_of_orders, scene_of
 
 from recount.audit.audit_session import suit
-from recount.audit.carry import snapshots
 from recount.audit.certificate.certificate_files import (
     EXIT_DISAGREED,
     EXIT_FAILED,
@@ -26,10 +25,11 @@ from recount.audit.certificate.certificate_files import (
     outcome_of,
     verify_file,
 )
-from recount.audit.compare import side_ledgers, single_judge
+from recount.audit.compare import side_ledgers
 from recount.audit.expectations import validation
 from recount.audit.expectations.validation import FAILED, HOLDS, Outcome, data_docs, validate
 from recount.audit.findings.finding_register import Findings
+from recount.audit.integrity import evidence
 from recount.audit.integrity.evidence import digests_at_hand
 from recount.audit.night import CertifiedAudit
 from recount.certificate.finding import Difference
@@ -87,10 +87,8 @@ def hour(spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path_f
     tampered = scene.audit(from_the_beginning=True)
     found = validate(scene.session, scene.settings, scene.topology, tampered.findings.audit)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(snapshots, "ROWS_AT_HAND", 7)
-        patched.setattr(snapshots, "RECORDS_AT_HAND", 3)
+        patched.setattr(evidence, "RECORDS_AT_HAND", 3)
         patched.setattr(side_ledgers, "RECORDS_AT_HAND", 0)
-        patched.setattr(single_judge, "RESULTS_AT_ONCE", 20)
         parts = scene.audit(from_the_beginning=True).findings
     return Hour(
         scene=scene,
@@ -197,9 +195,10 @@ def test_every_mutation_of_an_output_is_found_and_named(hour: Hour) -> None:
     """The prover is proved: every kind of tampering is found, by its right name, and nothing else is."""
     findings = hour.tampered.findings
     assert findings.outcome == "violation"
-    found = set()
+    found, causes = set(), {}
     for difference in findings.differences:
         assert difference.kind == "output", difference
+        causes[kind_of(difference, hour.mutations), difference.verdict] = difference
         found.add((kind_of(difference, hour.mutations), difference.verdict, difference.place.split()[0]))
     assert found == {
         ("duplicate", "duplicated", "topic"),
@@ -215,6 +214,10 @@ def test_every_mutation_of_an_output_is_found_and_named(hour: Hour) -> None:
         ("boundary", "extra", "table"),
         ("boundary", "lost", "table"),
     }
+    assert causes["replay", "altered"].cause == "batch 0/0 is counted twice"
+    assert causes["replay", "altered"].evidence[-1].startswith("batch 0/0 read ")
+    assert "moved by 1 ms from the window that starts at" in causes["boundary", "extra"].cause
+    assert causes["duplicate", "duplicated"].cause == "one revision was written 2 times"
 
 
 def kind_of(difference: Difference, mutations: Mapping[str, Mutation]) -> str:
@@ -226,10 +229,10 @@ def kind_of(difference: Difference, mutations: Mapping[str, Mutation]) -> str:
     return "extra"
 
 
-def test_an_audit_in_many_parts_says_what_one_in_one_part_says(hour: Hour) -> None:
+def test_an_audit_that_reads_topics_by_spark_says_what_one_says_that_reads_them_here(hour: Hour) -> None:
     parts, whole = hour.parts, hour.tampered.findings
     assert (parts.counts, parts.differences, parts.misses) == (whole.counts, whole.differences, whole.misses)
-    assert (parts.series, parts.accounts) == (whole.series, whole.accounts)
+    assert (parts.chart, parts.accounts) == (whole.chart, whole.accounts)
 
 
 def test_great_expectations_finds_the_mutations_by_rules_of_its_own_and_says_where_they_were_covered_up(

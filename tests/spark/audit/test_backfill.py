@@ -27,7 +27,6 @@ from recount.declare.columns import BACKFILL, BACKFILL_NUMBER, BATCH, GENERATION
 from recount.declare.schema import RecordSchema, decimal
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
-from recount.engine.stage.partials import plan_of
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 from recount.runtime.errors import Terminal
@@ -131,7 +130,7 @@ def test_one_backfill_repairs_the_misses_of_three_nights_whose_approval_waited_t
     for number in range(3):
         a_night(scene, number)
         nights.append(scene.audit().findings)
-    assert [len(night.misses) for night in nights] == [1, 2, 1]
+    assert [len(night.misses) for night in nights] == [1, 2, 3], "what is missed is judged every night"
 
     assert sorted((one.window_start, orders_of(one)[1]) for one in due(scene)) == [
         (nights[number].misses[-1].window_start, orders) for number, orders in ((0, 7), (1, 6), (2, 6))
@@ -153,12 +152,10 @@ def test_one_backfill_repairs_the_misses_of_three_nights_whose_approval_waited_t
     assert repaired.counts["completeness repaired"] == 3
 
 
-def test_a_backfill_refuses_a_table_of_corrections_that_is_older_than_kafka_and_takes_over_what_kafka_has(
-    scene: Scene,
-) -> None:
+def test_a_backfill_refuses_a_table_of_corrections_that_is_older_than_kafka(scene: Scene) -> None:
     """What is written under the number of a backfill that Kafka has would be shown in the table and never published."""
     a_night(scene, 0)
-    first = scene.audit().findings
+    scene.audit()
     assert repair(scene).corrections == 1
     shutil.rmtree(scene.tables.corrections(scene.topology.sinks[0].table))  # the backup is from before the backfill
     scene.session.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
@@ -166,15 +163,8 @@ def test_a_backfill_refuses_a_table_of_corrections_that_is_older_than_kafka_and_
     assert [one.verdict for one in scene.audit().findings.differences] == ["extra"]
 
     assert len(due(scene)) == 2
-    with pytest.raises(Terminal, match=r"older than Kafka.*--audit ID"):
+    with pytest.raises(Terminal, match="older than Kafka"):
         repair(scene)
-    known = repair(scene, first.audit)
-    assert (known.corrections, known.published) == (1, ())
-    rest = repair(scene)
-    assert (rest.corrections, len(rest.published)) == (1, 1)
-
-    repaired = scene.audit().findings
-    assert (repaired.outcome, repaired.misses) == ("match", ())
 
 
 def _killed(*_: object) -> None:
@@ -198,9 +188,8 @@ def test_a_correction_of_small_decimals_is_published_as_it_is_planned_and_audite
     assert (missed.outcome, missed.counts["completeness missed"]) == ("match", 1)
     [miss] = missed.misses
     assert "0.00000004" in str(miss.complete) and "0.00000003" in str(miss.published)
-    if plan_of(topology) is None:
-        kept = pl.scan_delta(desk.tables.audit(topology.name, CORRECTIONS)).select(COMPLETE_TEXT).collect()
-        assert [json.loads(text, parse_float=str)[0]["row"]["e"] for text in kept.to_series()] == ["0.00000004"]
+    kept = pl.scan_delta(desk.tables.audit(topology.name, CORRECTIONS)).select(COMPLETE_TEXT).collect()
+    assert [json.loads(text, parse_float=str)[0]["row"]["e"] for text in kept.to_series()] == ["0.00000004"]
     done = CarryingOut.of(spark, desk.settings, topology).run()
     assert (done.corrections, len(done.published)) == (1, 1)
     [sink] = topology.sinks

@@ -179,6 +179,24 @@ def test_an_upgrade_to_a_longer_grace_goes_on_with_the_state_and_each_stretch_is
         assert done.findings.outcome == "match", done.findings.differences
         assert json.loads(done.certificate.read_text())["declaration"]["judged_after_batch"] == [0, 0]
     assert published(longer)[3:] == [(1, 10, 2)]
+    produce(longer, 600)
+    longer.run()
+    assert longer.audit().findings.outcome == "match"
+    require_windows_of_hours_ago(redeclared(scene, grace="20 h"))
+
+
+def require_windows_of_hours_ago(longest: Scene) -> None:
+    """What audits let go of long ago can be on time again after an upgrade, also one night after the other."""
+    upgrade(longest.settings, longest.topology)
+    for number, minute in enumerate((4, 4.5)):
+        longest.produce([(0, round(minute * MINUTE_MS), order("EU", 2))])
+        produce(longest, 610 + number)
+        longest.run()
+        assert published(longest)[-1] == (1, 0, 6 + number)
+        for from_the_beginning in (False, True):
+            done = longest.audit(from_the_beginning=from_the_beginning)
+            assert done.findings.outcome == "match", done.findings.differences
+            assert done.findings.misses == ()
 
 
 def require_quiet_nights(longer: Scene) -> None:

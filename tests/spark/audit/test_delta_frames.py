@@ -19,7 +19,7 @@ from recount.audit.audit_session import FEW_OFFSETS
 from recount.audit.carry import delta_frames
 from recount.audit.carry.delta_frames import delta_frame, local_frame
 from recount.audit.carry.snapshots import Frames, Snapshots
-from recount.audit.carry.store import PARTIALS, AuditStore
+from recount.audit.carry.store import VERDICTS, AuditStore
 from recount.declare.columns import AUDIT
 from recount.recompute.frames import duck_functions as F
 from recount.recompute.frames.duck_database import Database
@@ -156,12 +156,12 @@ def test_a_table_that_an_earlier_release_wrote_with_spark_is_written_on_without(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     store = AuditStore(spark, Tables(str(tmp_path)), "revenue")
-    store.put(PARTIALS, "old", spark.createDataFrame(ROWS.to_arrow()))
-    store.put_rows(PARTIALS, "new", ROWS.head(1))
-    store.put_rows(PARTIALS, "new", ROWS)
-    store.put_rows(PARTIALS, "new", ROWS.tail(1), part=1)
+    store.put(VERDICTS, "old", spark.createDataFrame(ROWS.to_arrow()))
+    store.put_rows(VERDICTS, "new", ROWS.head(1))
+    store.put_rows(VERDICTS, "new", ROWS)
+    store.put_rows(VERDICTS, "new", ROWS.tail(1), part=1)
 
-    assert store.rows(PARTIALS, ["old"]).drop(AUDIT).collect().sort("orders").equals(ROWS)
-    assert store.rows(PARTIALS, ["old", "new"]).collect().height == 5
-    read_by_spark = store.read(PARTIALS, ["new"]).collect()
+    assert store.rows(VERDICTS, ["old"]).drop(AUDIT).collect().sort("orders").equals(ROWS)
+    assert store.rows(VERDICTS, ["old", "new"]).collect().height == 5
+    read_by_spark = store.read(VERDICTS, ["new"]).collect()
     assert sorted(row.orders for row in read_by_spark) == [1, 2, 2]

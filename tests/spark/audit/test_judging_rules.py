@@ -7,20 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tests.unit.audit.documents import a_run
-from tests.unit.audit.test_judgement import CASES, OTHER, Copy, R, Tried, published, stored
 
-from recount.audit.carry.store import VERDICTS
-from recount.audit.compare.claims import SIDE
+from recount.audit.carry.store import RECONCILIATION, AuditStore
+from recount.audit.compare.claims import IDENTITY, SIDE
 from recount.audit.compare.committed import as_text, header
-from recount.audit.compare.correction_claims import COMPLETE_ROWS, LATER_BATCH, with_corrections
+from recount.audit.compare.correction_claims import COMPLETE_ROWS, LATER_BATCH, uncorrected, with_corrections
 from recount.audit.compare.differences import COMPARED, compared
 from recount.audit.compare.identity import Identity, identity_of
-from recount.audit.compare.published import DELTA, KAFKA
+from recount.audit.compare.published import DELTA, KAFKA, LATER
 from recount.audit.compare.results import COMPLETE, EXPECTED
 from recount.audit.compare.sink_verdicts import (
     CORRECTED_AT,
@@ -39,10 +37,13 @@ from recount.audit.explain.completeness import CORRECTION
 from recount.audit.findings.finding_register import ROW
 from recount.certificate.finding import Difference, Finding
 from recount.declare.aggregates import count
+from recount.declare.expressions import col
 from recount.declare.schema import DOUBLE, LONG, STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream, table
+from recount.declare.windows import tumbling
 from recount.recompute.operators.frontiers import ALL_DUE, NONE_DUE
+from recount.tables.places import Tables
 
 CORRECTED_CLICKS = Topic(name="clicks", key="who", value=RecordSchema.of(n=LONG, rate=DOUBLE))
 OUT = Topic(name="out", key="who")
@@ -134,59 +135,95 @@ def test_the_suite_finds_the_corrections_that_the_judge_finds(
 
 
 SIZE_MS = 10_000
+ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(region=STRING))
+BY_REGION = stream(ORDERS).select_key(region=col("region")).windowed_by(tumbling("10 s", grace="3 s"))
+REVENUE = Topic(name="revenue", key="region")
+COUNTED = Topology(name="counted", sinks=[BY_REGION.aggregate(n=count()).emit_each_batch().to(REVENUE)])
+COUNTS = identity_of(COUNTED.sinks[0])
+_COUNTS = (
+    "key string, window_start long, window_end long, origin string, entry struct<is_null: boolean, row: struct<region:"
+    " string, window_start: long, window_end: long, n: long>, at_ms: long>, standing boolean, side string,"
+    " revision int, evidence string"
+)
+Copies = Sequence[tuple[int, int]]
+"""The count that each copy has, and its revision."""
+CASES: list[tuple[Copies, Copies, Copies, str, str]] = [
+    ([(2, 0)], [(2, 0)], [], "match", "match"),
+    ([], [(2, 0)], [], "lost", "match"),
+    ([(2, 0)], [], [], "match", "lost"),
+    ([(2, 0), (2, 0)], [(2, 0)], [], "duplicated", "match"),
+    ([(3, 0)], [(2, 0)], [], "altered", "match"),
+    ([(3, 0), (2, 0)], [(2, 0)], [], "altered", "match"),
+    ([(2, -1)], [(2, 0)], [], "extra", "match"),
+    ([(3, 0), (2, 1)], [(2, 1)], [], "match", "lost"),
+    ([(3, 0), (2, 1)], [(3, 0), (2, 1)], [], "match", "match"),
+    ([(2, 0)], [(3, 0), (2, 1)], [], "altered", "altered"),
+    ([(2, 0), (2, 1)], [(2, 0)], [], "extra", "match"),
+    ([(2, 0), (3, 1)], [(2, 0)], [(3, 1)], "match", "match"),
+]
+"""What Kafka and Delta have of a count of 2, what only later batches wrote to Delta, and the verdicts."""
 
 
-def moved(copy: Copy, windows: int) -> Copy:
-    start = copy["window_start"] + windows * SIZE_MS
-    return {**copy, "window_start": start, "window_end": start + SIZE_MS}
+def counted(spark: SparkSession) -> DataFrame:
+    """Every case judged in a window of its own; and rows that nobody makes, on Kafka and in Delta."""
+    last = len(CASES)
+    told = [(number, side, 2, None) for number in range(last) for side in (EXPECTED, COMPLETE)]
+    told += [(last, KAFKA, 3, 0), (last + 1, DELTA, 3, 0)]
+    for number, case in enumerate(CASES):
+        for side, copies in zip((KAFKA, DELTA, LATER), case[:3], strict=True):
+            told += [(number, side, n, revision) for n, revision in copies]
+    rows = []
+    for number, side, n, revision in told:
+        bounds = (number * SIZE_MS, (number + 1) * SIZE_MS)
+        rows.append(("EU", *bounds, None, (False, ("EU", *bounds, n), 9), False, side, revision, side))
+    claims = spark.createDataFrame(rows, _COUNTS)
+    found = judged_latest(claims, COUNTS, ALL_DUE, NONE_DUE, NONE_DUE, is_whole_since=True)
+    return uncorrected(found.withColumn(COMPLETE_ROWS, F.array(f"{COMPLETE}_entry"))).persist()
 
 
-@pytest.fixture
-def tried(tmp_path: Path) -> Tried:
-    """Every case of the judge's own test, each in a window of its own."""
-    tried = Tried(tmp_path)
-    on_kafka = [moved(copy, number) for number, case in enumerate(CASES) for copy in case[0]]
-    in_delta = [moved(copy, number) for number, case in enumerate(CASES) for copy in case[1]]
-    extra = len(CASES)
-    on_kafka += [published(moved(OTHER, extra))]
-    in_delta += [stored(moved(OTHER, extra + 1))]
-    tried.judged([moved(R, number) for number in range(len(CASES))], on_kafka, in_delta)
-    return tried
-
-
-def found_by(spark: SparkSession, tried: Tried, accepted: tuple[Finding, ...] = ()) -> Callable[[str], set[Any]]:
-    """The rows that the suite's query for a place finds."""
+def found_by(
+    spark: SparkSession, folder: Path, accepted: tuple[Finding, ...] = ()
+) -> tuple[DataFrame, Callable[[str], set[Any]]]:
+    """The judged rows, and those that the suite's query for a place finds."""
+    found, tables = counted(spark), Tables(str(folder))
+    told = found.select(
+        F.lit("revenue").alias("sink"), F.lit("revenue").alias("table"), *IDENTITY, compared(COUNTS, None, None)
+    )
+    AuditStore(spark, tables, COUNTED.name).put(
+        RECONCILIATION, "tonight", told.select("sink", "table", *IDENTITY, f"{COMPARED}.*"), few=True
+    )
     run = a_run("tonight", outcome="violation")
-    topology: Topology = tried.flow.topology
-    rows = AuditedRows(session=spark, tables=tried.tables, topology=topology, run=run, accepted=accepted)
+    rows = AuditedRows(session=spark, tables=tables, topology=COUNTED, run=run, accepted=accepted)
     rows.reconciliation().createOrReplaceTempView("compared_rows")
     queries = {
         one["meta"]["judged_as"]: one["kwargs"][QUERY]
-        for one in expectations_of(SUITES, "reconciliation", topology.name)
+        for one in expectations_of(SUITES, "reconciliation", COUNTED.name)
         if QUERY in one["kwargs"]
     }
 
-    def found(place: str) -> set[Any]:
+    def of_place(place: str) -> set[Any]:
         told = spark.sql(queries[place].format(batch="compared_rows")).select(*ROW).collect()
         assert len(told) == len(set(told))
         return {tuple(row) for row in told}
 
-    return found
+    return found, of_place
 
 
-def test_the_suite_finds_the_rows_that_the_judge_finds_in_each_way_that_a_result_can_be_wrong(
-    spark: SparkSession, tried: Tried
-) -> None:
-    found = found_by(spark, tried)
-    for place, number in (("kafka", 8), ("delta", 3)):
-        wrong = tried.store.rows(VERDICTS, ["tonight"]).filter(~pl.col(f"{place}_verdict").is_in(["match", "expired"]))
-        expected = {tuple(row) for row in wrong.select(ROW).collect().rows()}
-        assert len(expected) == number
-        assert found(place) == expected
-    assert found("corrections") == set()
+def test_judge_and_suite_find_each_way_in_which_a_result_can_be_wrong(spark: SparkSession, tmp_path: Path) -> None:
+    found, of_place = found_by(spark, tmp_path)
+    rows = found.orderBy("window_start").collect()
+    assert [(one.kafka_verdict, one.delta_verdict) for one in rows] == [
+        *(case[3:] for case in CASES),
+        ("extra", "match"),
+        ("match", "extra"),
+    ]
+    for place in ("kafka", "delta"):
+        wrong = [one for one in rows if one[f"{place}_verdict"] != "match"]
+        assert of_place(place) == {("revenue", "EU", one.window_start, one.window_end, None) for one in wrong}
+    assert of_place("corrections") == set()
 
 
-def test_what_a_person_has_accepted_is_none_of_them(spark: SparkSession, tried: Tried) -> None:
+def test_what_a_person_has_accepted_is_none_of_them(spark: SparkSession, tmp_path: Path) -> None:
     lost = Difference(
         kind="output", place="topic revenue", verdict="lost", key="EU", window_start=SIZE_MS, window_end=2 * SIZE_MS
     )
@@ -201,10 +238,9 @@ def test_what_a_person_has_accepted_is_none_of_them(spark: SparkSession, tried: 
         last_cut=(0, 1),
     )
     row = ("revenue", "EU", SIZE_MS, 2 * SIZE_MS, None)
-    before, after = found_by(spark, tried)("kafka"), found_by(spark, tried, (finding,))("kafka")
-    assert before - after == {row}
     elsewhere = replace(finding, difference=replace(lost, place="table outputs/revenue"))
-    assert found_by(spark, tried, (elsewhere,))("kafka") == before
+    before, after, other = (found_by(spark, tmp_path, one)[1]("kafka") for one in ((), (finding,), (elsewhere,)))
+    assert (before - after, other) == ({row}, before)
 
 
 LATEST_CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))

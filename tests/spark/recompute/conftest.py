@@ -7,22 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.unit.engine.engine import LogRecord
 
-from recount.audit.compare.results import merged
-from recount.declare.columns import IS_LATE
 from recount.declare.topology import Topology
 from recount.recompute.decoding import Limits
 from recount.recompute.frames.duck_database import Database
 from recount.recompute.frames.duck_frames import Frame, frame_of
-from recount.recompute.operators.recomputed import recomputed
+from recount.recompute.operators.recomputed import Recomputed, recomputed
 from recount.recompute.raw_log import SCHEMA, Ranges, RawLog
-from recount.recompute.single_flow import Flow
-from recount.recompute.window_partials import WindowPartials
 
 
 @pytest.fixture
@@ -70,27 +65,24 @@ class MemoryLog:
         return RawLog(frame=session.createDataFrame(rows, SCHEMA).coalesce(1))
 
 
-def partials_of(
+def recomputed_of(
     spark: SparkSession,
     topology: Topology,
     log: MemoryLog,
-    ranges: Ranges | None = None,
     *,
     limits: Mapping[int, Limits] | None = None,
-    stream_times: Mapping[int, int] | None = None,
-) -> WindowPartials:
-    """The partials of ``ranges`` (None: all) of the log of a single aggregation; ``stream_times`` were before them."""
+    lateness: bool = True,
+) -> Recomputed:
+    """The recompute of all of the log of a topology of one source."""
     name = topology.sources[0].topic.name
-    raw = log.read(spark, name, log.ranges if ranges is None else ranges)
-    stood = {(name, partition): time_ms for partition, time_ms in (stream_times or {}).items()}
-    done = recomputed(spark, topology, {name: raw}, limits={name: limits or {}}, stood=stood)
-    return WindowPartials(flow=Flow.of(topology), recomputed=done)
+    logs = {name: log.read(spark, name, log.ranges)}
+    return recomputed(spark, topology, logs, limits={name: limits or {}}, lateness=lateness)
 
 
-def results_of(*partials: WindowPartials, late: bool = False) -> list[dict[str, Any]]:
-    """The results that they make together; those of unlimited grace with ``late`` records."""
-    rows = pl.concat([pl.DataFrame(one.partials.arrow()) for one in partials])
-    return merged(rows if late else rows.filter(~pl.col(IS_LATE)), partials[0].flow).to_dicts()
+def results_of(done: Recomputed) -> list[dict[str, Any]]:
+    """The results of its one sink."""
+    [found] = done.results.values()
+    return [row.asDict() for row in found.collect()]
 
 
 def order(**fields: Any) -> bytes:

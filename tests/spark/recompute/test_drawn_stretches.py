@@ -19,7 +19,7 @@ from tests.unit.engine.random_topologies import drawn_topology
 
 from recount.declare.changes import describe
 from recount.recompute.operators.carried import NotIncremental
-from recount.recompute.single_flow import NotRecomputable
+from recount.recompute.operators.log_order import NotRecomputable
 
 EXAMPLES = max(1, int(os.environ.get("LAW_EXAMPLES", "250")) // 50)
 HOURS = 6

@@ -27,7 +27,7 @@ from tests.unit.engine.random_topologies import drawn_topology
 
 from recount.audit.cut.auditable import objections
 from recount.declare.changes import describe
-from recount.recompute.single_flow import NotRecomputable
+from recount.recompute.operators.log_order import NotRecomputable
 
 EXAMPLES = max(1, int(os.environ.get("LAW_EXAMPLES", "80")) // 10)
 """Topologies; each meets one log as long as twenty of those that the engine is held to."""

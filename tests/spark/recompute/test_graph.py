@@ -51,8 +51,8 @@ from recount.declare.schema import LONG, STRING
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
 from recount.recompute.operators.frontiers import BatchEnds
+from recount.recompute.operators.log_order import NotRecomputable
 from recount.recompute.operators.recomputed import recomputed
-from recount.recompute.single_flow import NotRecomputable
 from recount.reference.records import Entry, LateRecord
 from recount.reference.topology_driver import TopologyDriver
 

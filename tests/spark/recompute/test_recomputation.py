@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from tests.spark.recompute.conftest import LogRecord, MemoryLog, framed, order, partials_of, results_of, told
+from tests.spark.recompute.conftest import LogRecord, MemoryLog, framed, order, recomputed_of, results_of, told
 from tests.user_names import USER_NAMES
 
 from recount.declare.aggregates import average, count, largest, total
@@ -33,9 +33,7 @@ from recount.recompute.operators.exact_totals import Sum, whole_sum
 from recount.recompute.operators.log_aggregates import Over, with_totals
 from recount.recompute.raw_log import RawLog
 from recount.recompute.rules.number_rules import is_carried_apart
-from recount.recompute.single_flow import Flow, NotRecomputable
 from recount.recompute.spark_columns import spark_type
-from recount.runtime.errors import Terminal
 
 ORDERS = Topic(
     name="orders", key="id", value=RecordSchema.of(region=STRING, amount=decimal(9, 2), required=("amount",))
@@ -58,13 +56,14 @@ def test_a_record_is_late_by_the_stream_time_of_its_own_partition_at_its_own_off
     """
     times = [(0, 5_000), (0, 12_999), (0, 6_000), (0, 13_000), (0, 7_000), (1, 8_000)]
     log = MemoryLog([LogRecord(partition=p, timestamp_ms=at, value=order(region="EU", amount=0.1)) for p, at in times])
-    done = partials_of(spark, revenue(tumbling("10 s", grace="3 s")), log)
+    done = recomputed_of(spark, revenue(tumbling("10 s", grace="3 s")), log)
 
     expected = told(results_of(done), "region", WINDOW_START, "orders", "sum")
     assert expected == [("EU", 0, 3, Decimal("0.30")), ("EU", 10_000, 2, Decimal("0.20"))]
-    late = done.recomputed.late.collect()
+    late = done.late.collect()
     assert told(late, "partition", "offset", WINDOW_START, "margin_ms") == [(0, 4, 0, 0)]
-    complete = [row for row in results_of(done, late=True) if row[WINDOW_START] == 0]
+    whole = recomputed_of(spark, revenue(tumbling("10 s", grace="3 s")), log, lateness=False)
+    complete = [row for row in results_of(whole) if row[WINDOW_START] == 0]
     assert told(complete, "orders", "sum", RESULT_TIME) == [(4, Decimal("0.40"), 8_000)]
 
 
@@ -82,30 +81,18 @@ def test_bad_records_and_null_keys_have_a_fate_and_do_not_advance_stream_time(sp
         ]
     )
     limits = {0: Limits(starts=[0, 7], latest_ms=[95_000, 1])}
-    done = partials_of(spark, revenue(tumbling("10 s", grace="3 s")), log, limits=limits)
-    fates = {row["fate"]: row["n"] for row in done.recomputed.fate_counts()}
+    done = recomputed_of(spark, revenue(tumbling("10 s", grace="3 s")), log, limits=limits)
+    fates = {row["fate"]: row["n"] for row in done.fate_counts()}
     assert fates == {"counted": 2, "null key": 1, "dead-lettered": 5}
-    assert done.recomputed.latest_ms(done.flow.aggregate) == {("orders", 0): 80_000}
-    assert told(done.recomputed.ledgers["rejected"].collect(), "offset", "reason") == [
+    [sink] = done.results
+    assert done.latest_ms(sink.input) == {("orders", 0): 80_000}
+    assert told(done.ledgers["rejected"].collect(), "offset", "reason") == [
         (1, "undecodable"),
         (2, "schema"),
         (4, "negative-timestamp"),
         (5, "future-timestamp"),
         (7, "future-timestamp"),
     ]
-
-
-def test_a_stretch_seeded_with_stream_times_continues_the_one_before(spark: SparkSession) -> None:
-    times = [5_000, 14_000, 6_000, 15_000, 7_000]
-    log = MemoryLog([LogRecord(timestamp_ms=at, value=order(region="EU", amount=1)) for at in times])
-    topology = revenue(tumbling("10 s", grace="3 s"))
-    whole, first = partials_of(spark, topology, log), partials_of(spark, topology, log, {0: (0, 2)})
-    reached = first.recomputed.latest_ms(first.flow.aggregate)
-    second = partials_of(spark, topology, log, {0: (2, 5)}, stream_times={0: reached["orders", 0]})
-    late = [told(one.recomputed.late.collect(), "offset") for one in (second, whole)]
-    assert late == [[(2,), (4,)]] * 2
-    both, all_at_once = results_of(first, second, late=True), results_of(whole, late=True)
-    assert told(both, "region", WINDOW_START, "orders") == told(all_at_once, "region", WINDOW_START, "orders")
 
 
 def test_a_log_that_is_not_in_offset_order_is_refused(spark: SparkSession) -> None:
@@ -115,7 +102,7 @@ def test_a_log_that_is_not_in_offset_order_is_refused(spark: SparkSession) -> No
 
     log = Shuffled([LogRecord(timestamp_ms=at, value=order(region="EU", amount=1)) for at in (1, 2)])
     with pytest.raises(Exception, match="not in offset order"):
-        partials_of(spark, revenue(tumbling("10 s", grace="3 s")), log)
+        recomputed_of(spark, revenue(tumbling("10 s", grace="3 s")), log)
 
 
 @pytest.mark.parametrize(("key", "may_be_null"), [("reason", False), ("partition", True), ("offset", False)])
@@ -131,20 +118,11 @@ def test_fields_can_have_any_name_the_recompute_has_for_its_own_columns(
     odd = {"reason": "r", "offset": "o", "partition": "p", "detail": "o", "fate": "f"}
     log = MemoryLog([LogRecord(timestamp_ms=1_000, value=value) for value in (order(**odd), b"{", order(**odd))])
 
-    done = partials_of(spark, topology, log)
+    done = recomputed_of(spark, topology, log)
 
-    assert told(done.partials.rows(), key, "n", "most") == [(odd[key], 2, "f")]
-    assert told(done.recomputed.ledgers["rejected"].collect(), "partition", "offset", "reason") == [
-        (0, 1, "undecodable")
-    ]
-    done.recomputed.release()
-
-
-def test_a_topology_of_another_shape_is_refused_by_name() -> None:
-    copied = Topology(name="copied", sinks=[stream(ORDERS).filter(coalesce(col("amount") > 1, False)).to(OUT)])
-    with pytest.raises(NotRecomputable) as refused:
-        Flow.of(copied)
-    assert isinstance(refused.value, Terminal)
+    assert told(results_of(done), key, "n", "most") == [(odd[key], 2, "f")]
+    assert told(done.ledgers["rejected"].collect(), "partition", "offset", "reason") == [(0, 1, "undecodable")]
+    done.release()
 
 
 NINES = "9" * 38
@@ -232,7 +210,7 @@ def test_amounts_that_an_earlier_release_has_kept_are_read_as_they_are(database:
     assert (row["a"], row["b"], row["c"]) == (Decimal(NINES[:-1] + "8"), 2.0, 4.5)
 
 
-def test_a_flow_adds_up_longs_beyond_64_bits_and_takes_any_names(spark: SparkSession) -> None:
+def test_a_sum_of_longs_beyond_64_bits_is_refused_under_any_names(spark: SparkSession) -> None:
     value = RecordSchema(fields={**dict.fromkeys(USER_NAMES, LONG), "amount": decimal(38, 0)})
     orders = Topic(name="orders", key="id", value=value)
     windows = stream(orders).select_key(origin=col("origin")).windowed_by(tumbling("10 s", grace="3 s"))
@@ -243,11 +221,7 @@ def test_a_flow_adds_up_longs_beyond_64_bits_and_takes_any_names(spark: SparkSes
     members = [*(f'"{name}":{5 * 10**18}' for name in USER_NAMES if name != "origin"), f'"amount":"{"4" * 38}"']
     text = "{" + ",".join(['"origin":7', *members]) + "}"
     log = MemoryLog([LogRecord(partition=0, timestamp_ms=at, value=text.encode()) for at in (1, 2)])
-    done = partials_of(spark, topology, log)
-    [row] = done.partials.rows()
-    assert row["origin"] == 7 and row["amount"] == Decimal("8" * 38)
-    assert {row[name] for name in sums if name != "amount"} == {Decimal(10**19)}
-    assert {results_of(done)[0][name] for name in sums if name != "amount"} == {None}, "no LONG is it"
+    done = recomputed_of(spark, topology, log)
     with pytest.raises(NotComputable, match="more than 64 bits"):
-        done.recomputed.result("out").collect()
-    done.recomputed.release()
+        done.result("out").collect()
+    done.release()

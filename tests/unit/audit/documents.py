@@ -51,7 +51,7 @@ def findings(audit: str) -> dict[str, Any]:
         "seed": None,
         "cut": {"generation": 0, "batch": 3, "batch_timestamp_ms": 1_000, "frontier_ms": 900},
         "batches": 4,
-        "declaration": {"source": "orders", "steps": [], "aggregation": "count", "sink": "revenue", "table": "revenue"}
+        "declaration": {"source": "orders", "steps": [], "sink": "revenue", "table": "revenue"}
         | {"fingerprint": "f" * 64},
         "partitions": [PARTITION],
         "versions": {"recount": "1", "commit": None},
@@ -65,7 +65,6 @@ def findings(audit: str) -> dict[str, Any]:
         },
         "totals": {name: PARTITION[name] for name in ("records", "counted", "late", "filtered", "null_key")}
         | {"dead_lettered": 1},
-        "published_ends": {"0": 3},
         "results": 2,
         "verdicts": {"kafka": {"match": 2}, "delta": {"match": 2}, "completeness": {"kept": 1, "missed": 1}},
         "differences_found": 0,
@@ -97,6 +96,6 @@ def certify(reports: Path, document: Mapping[str, Any]) -> None:
 def a_run(audit: str, **said: Any) -> Run:
     """A complete audit up to batch 1; what it has besides can be ``said``."""
     always: dict[str, Any] = {"finished_ms": 1, "source": "auto", "generation": 0, "batch": 1, "outcome": "match"}
-    always |= {"lineage": (audit,), "certificate": f"{audit}.json", "published_ends": {}, "counts": {}}
+    always |= {"lineage": (audit,), "certificate": f"{audit}.json", "counts": {}}
     always |= dict.fromkeys(("interval_start_ms", "interval_end_ms", "seed", "frontier_ms"))
     return Run(audit=audit, **{**always, **said})

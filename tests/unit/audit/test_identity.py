@@ -17,7 +17,7 @@ from recount.declare.schema import LONG, STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, Written, stream, table
 from recount.declare.windows import hopping, session, tumbling
-from recount.recompute.single_flow import NotRecomputable
+from recount.recompute.operators.log_order import NotRecomputable
 from recount.tables.places import ageing
 
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))

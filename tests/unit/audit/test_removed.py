@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from tests.unit.engine.ledger_scene import ROWS, STREAM, LedgerScene, proof_of
 
-from recount.audit.carry.removed import kept_late, kept_rejected, kept_windows, letters_due, released_by
+from recount.audit.carry.removed import kept_late, kept_rejected, letters_due, released_by
 from recount.audit.cut.audited_ledger import Ledger
 from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topics import Topic
@@ -148,9 +148,8 @@ def test_a_batch_that_no_audit_has_judged_releases_nothing(scene: LedgerScene, t
 
 def test_rows_on_the_bound_are_judged() -> None:
     rows = pl.DataFrame({"window_end": [999, 1_000, None], "stream_time_ms": [1_000, 999, None]})
-    assert rows.filter(kept_windows(BEFORE))["window_end"].to_list() == [1_000, None]
     assert rows.filter(kept_late(BEFORE))["stream_time_ms"].to_list() == [1_000, None]
-    assert rows.filter(kept_windows(None) & kept_late(None) & kept_rejected(None)).height == 3
+    assert rows.filter(kept_late(None) & kept_rejected(None)).height == 3
     places = pl.DataFrame([("clicks", 0, 4), ("clicks", 0, 5), ("clicks", 1, 4), ("views", 0, 4)], RECORD, orient="row")
     assert places.filter(kept_rejected(BEFORE)).rows() == places.rows()[1:]
 

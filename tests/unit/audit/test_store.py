@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -16,21 +15,20 @@ from tests.batch_proofs import a_proof
 from tests.unit.audit.documents import a_run, certify, findings
 
 from recount.audit.carry.erased_keys import ErasedKeys
-from recount.audit.carry.snapshots import Snapshots, pieces
+from recount.audit.carry.snapshots import Snapshots
 from recount.audit.carry.store import (
+    CORRECTIONS,
     NOTHING,
-    PARTIALS,
-    PUBLISHED,
     RECONCILIATION,
     SNAPSHOTS,
     VERDICTS,
     AuditStore,
-    Seed,
+    Run,
 )
 from recount.audit.cut.audited_ledger import Ledger
-from recount.audit.integrity.strangers import Lineage, rows_of
-from recount.audit.integrity.table_checksums import KeptRows, LineageChecksums
-from recount.audit.night import trim_audits
+from recount.audit.integrity.strangers import LeftForBackfills, corrections_kept
+from recount.audit.integrity.table_checksums import LeftRows
+from recount.audit.night import OF_EARLIER_RELEASES, trim_audits
 from recount.backfill.corrections_due import newest_audit
 from recount.certificate.finding import PartitionAccount
 from recount.declare.columns import AUDIT
@@ -143,25 +141,13 @@ def test_one_that_is_at_work_keeps_its_own_and_killed_ones_do_not_pile_up(store:
     assert snapshots_after(store, tables, killed, ["a", "b", "c", "d"]) == {"b", "c", "d", "killed-2"}
 
 
-@pytest.mark.parametrize("offsets", [1, 3, 4, 100])
-def test_pieces_of_a_range_follow_each_other_and_are_the_whole(offsets: int) -> None:
-    whole = {0: (5, 15), 1: (0, 0), 2: (7, 8)}
-    parts = list(pieces(whole, offsets))
-    for partition, (start, end) in whole.items():
-        spans = [part[partition] for part in parts]
-        assert (spans[0][0], spans[-1][1]) == (start, end)
-        assert all(one[1] == other[0] for one, other in pairwise(spans))
-    assert list(pieces({}, 10)) == [{}]
-    assert list(pieces({0: (4, 4)}, 10)) == [{0: (4, 4)}]
-
-
 DAY_MS = 86_400_000
 KEEPING = Keeping(verdicts="10 d")
 
 
 def day_of(store: AuditStore, day: int, lineage: Sequence[int], released_ms: int | None = None) -> None:
     """An audit with a verdict on windows that end at 10, 20 and never."""
-    for name in (VERDICTS, PARTIALS, RECONCILIATION):
+    for name in (VERDICTS, RECONCILIATION, *OF_EARLIER_RELEASES):
         store.put_rows(name, f"night-{day}", pl.DataFrame({"window_end": [10, 20, None]}))
     released = released_ms and Released(before_ms=released_ms, cut=(0, day), offsets={})
     nights = tuple(f"night-{one}" for one in lineage)
@@ -189,7 +175,8 @@ def test_an_audit_stays_as_long_as_a_young_one_builds_on_it(store: AuditStore, t
     day_of(store, 20, [20])
     trim(Keeping(verdicts=None))
     trim()
-    assert left(tables, PARTIALS).keys() == {12, 14, 20}
+    assert left(tables, VERDICTS).keys() == {12, 14, 20}
+    assert [left(tables, name) for name in OF_EARLIER_RELEASES] == [{}, {}]
 
 
 def test_what_an_audit_compared_goes_by_its_age_though_others_build_on_the_audit(
@@ -199,7 +186,7 @@ def test_what_an_audit_compared_goes_by_its_age_though_others_build_on_the_audit
         day_of(store, day, lineage)
     trim_audits(tables, "clicks", KEEPING, store.runs())
     assert left(tables, RECONCILIATION).keys() == {4, 12}
-    assert left(tables, PARTIALS).keys() == {1, 4, 12}
+    assert left(tables, VERDICTS).keys() == {1, 4, 12}
     assert [store.has(RECONCILIATION, f"night-{day}") for day in (1, 4)] == [False, True]
 
 
@@ -209,7 +196,7 @@ def test_windows_that_the_audit_before_the_newest_released_go_from_it_and_those_
     day_of(store, 1, [1], released_ms=20)
     day_of(store, 2, [1, 2], released_ms=30)
     trim_audits(tables, "clicks", KEEPING, store.runs())
-    assert left(tables, PARTIALS) == left(tables, VERDICTS) == {1: [20, None], 2: [10, 20, None]}
+    assert left(tables, VERDICTS) == {1: [20, None], 2: [10, 20, None]}
     assert left(tables, RECONCILIATION) == {day: [10, 20, None] for day in (1, 2)}, "it is one whole"
 
 
@@ -232,105 +219,41 @@ def test_readers_of_a_table_of_many_nights_begin_at_a_checkpoint(
 
 
 STREAM = "revenue"
-REGIONS = pl.DataFrame({"region": ["EU", "US"], "orders": [5, 2], "window_end": [10, 20]})
+REGIONS = pl.DataFrame({"region": ["EU", "US"], "orders": [5, 2]})
 
 
-class Nights:
-    """Audits of a stream that have left the same rows each, every one with its certificate."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.reports, self.tables = Path(settings.reports), Tables(settings.data)
-        self.store = AuditStore(None, self.tables, STREAM)
-        self.lineage = Lineage(settings=settings, stream=STREAM, erased=ErasedKeys(stream=STREAM))
-        self.last = NOTHING
-
-    def audited(self, audit: str, released_ms: int | None = None, *, says: bool = True) -> Sequence[str]:
-        """Returns the tables that it found altered; ``says``: whether its certificate has the checksums."""
-        altered = self.altered()
-        for name in (PARTIALS, PUBLISHED):
-            self.store.put_rows(name, audit, REGIONS)
-        released = None if released_ms is None else Released(before_ms=released_ms, cut=(0, 1), offsets={})
-        sums = self.lineage.built_on(self.last, audit, released, is_altered=bool(altered))
-        lineage = (*self.last.lineage, audit)
-        run = a_run(audit, finished_ms=self.store.next_ms(), lineage=lineage, released=released, built_on=sums)
-        told = {"built_on": [asdict(one) for one in sums]} if says else {}
-        certify(self.reports, {**findings(audit), "released": released and asdict(released), **told})
-        self.store.complete(run)
-        self.last = self.store.seed_of(audit)
-        return altered
-
-    def altered(self) -> list[str]:
-        return [one.place for one in self.lineage.differences(self.last.run)]
-
-    def change(self, name: str, where: str, orders: int) -> None:
-        """Write to rows that audits have left."""
-        DeltaTable(self.tables.audit(STREAM, name)).update(predicate=where, updates={"orders": str(orders)})
+def left_by(settings: Settings, audit: str) -> tuple[LeftForBackfills, Run]:
+    """What ``audit`` has left for a backfill, and the audit, with its certificate."""
+    store = AuditStore(None, Tables(settings.data), STREAM)
+    store.put_rows(CORRECTIONS, audit, REGIONS)
+    sums = (corrections_kept(store, audit),)
+    certify(Path(settings.reports), {**findings(audit), "built_on": [asdict(one) for one in sums]})
+    run = a_run(audit, built_on=sums)
+    return LeftForBackfills(settings=settings, stream=STREAM, erased=ErasedKeys(stream=STREAM)), run
 
 
-@pytest.fixture
-def nights(settings: Settings) -> Nights:
-    return Nights(settings)
+def test_rows_for_a_backfill_that_somebody_wrote_to_are_refused_until_they_are_restored(settings: Settings) -> None:
+    left, run = left_by(settings, "night-1")
+    left.require_unaltered(run)
+    table = DeltaTable(Tables(settings.data).audit(STREAM, CORRECTIONS))
+    table.update(predicate="region = 'EU'", updates={"orders": "1005"})
+    forged = replace(run, built_on=(corrections_kept(AuditStore(None, Tables(settings.data), STREAM), "night-1"),))
+    for row in (run, forged):
+        with pytest.raises(Terminal, match="is not what they left"):
+            left.require_unaltered(row)
+    table.update(predicate="region = 'EU'", updates={"orders": "5"})
+    left.require_unaltered(run)
 
 
-def test_rows_that_somebody_wrote_to_are_named_every_night_until_they_are_restored(nights: Nights) -> None:
-    assert nights.audited("night-1") == nights.audited("night-2") == []
-    nights.change(PARTIALS, "recount_audit = 'night-1' AND region = 'EU'", 1_005)
-    for night in (3, 4):
-        assert nights.audited(f"night-{night}") == [f"table audits/{STREAM}/{PARTIALS}"]
-    nights.change(PUBLISHED, "recount_audit = 'night-4'", 0)
-    [first, second] = nights.lineage.differences(nights.last.run)
-    assert (first.evidence, second.evidence) == (("audit night-2",), ("audit night-4",))
-    with pytest.raises(Terminal, match="is not what they left"):
-        nights.lineage.require_unaltered("night-4")
-
-    nights.change(PARTIALS, "recount_audit = 'night-1' AND region = 'EU'", 5)
-    nights.change(PUBLISHED, "recount_audit = 'night-4' AND region = 'EU'", 5)
-    nights.change(PUBLISHED, "recount_audit = 'night-4' AND region = 'US'", 2)
-    assert nights.audited("night-5") == []
-    nights.lineage.require_unaltered("night-5")
-    assert [one.audit for one in nights.lineage._told_by(nights.last.run)] == ["night-5"]
-
-
-@pytest.mark.parametrize("says", [True, False])
-def test_an_audit_from_the_beginning_goes_on_from_nothing_and_a_certificate_of_an_earlier_release_says_nothing(
-    nights: Nights, says: bool
+def test_a_certificate_of_an_earlier_release_says_nothing_and_another_version_of_polars_may_hash_otherwise(
+    settings: Settings,
 ) -> None:
-    nights.audited("night-1", says=says)
-    nights.change(PARTIALS, "orders = 5", 6)
-    nights.last = NOTHING if says else nights.last
-    assert nights.audited("night-2") == nights.audited("night-3") == []
-
-
-def test_checksums_in_the_row_of_the_audit_count_for_nothing_beside_those_of_its_certificate(nights: Nights) -> None:
-    nights.audited("night-1")
-    nights.change(PARTIALS, "orders = 5", 6)
-    rows = rows_of(nights.store, ["night-1"], (PARTIALS, PUBLISHED))
-    assert nights.last.run
-    forged = replace(nights.last.run, built_on=(LineageChecksums.of("night-1", rows, None),))
-    nights.store.complete(forged)
-    nights.last = Seed(run=forged, stream_times={})
-    assert nights.altered() == [f"table audits/{STREAM}/{PARTIALS}"]
-
-
-def test_windows_that_were_released_may_go_and_no_others(nights: Nights) -> None:
-    nights.audited("night-1")
-    old = nights.last
-    for night in (2, 3):
-        nights.audited(f"night-{night}", released_ms=20)
-    for name in (PARTIALS, PUBLISHED):
-        DeltaTable(nights.tables.audit(STREAM, name)).delete("window_end = 10")
-    assert nights.altered() == []
-    DeltaTable(nights.tables.audit(STREAM, PARTIALS)).delete("window_end = 20")
-    assert nights.altered() == [f"table audits/{STREAM}/{PARTIALS}"]
-    nights.last = old
-    assert nights.altered() == [], "an older audit is not asked about rows that may be gone by now"
-
-
-def test_another_version_of_polars_may_hash_otherwise(nights: Nights) -> None:
-    nights.audited("night-1")
-    rows = rows_of(nights.store, ["night-1"], (PARTIALS, PUBLISHED))
-    sums = LineageChecksums.of("night-1", rows, KeptRows(by="window", since_ms=5))
-    assert msgspec.convert(json.loads(json.dumps([asdict(sums)])), tuple[LineageChecksums, ...]) == (sums,)
-    other = {name: rows[PARTIALS].head(1) for name in (PARTIALS, PUBLISHED)}
-    assert sums.altered(other) == [PARTIALS, PUBLISHED]
-    assert replace(sums, polars="0.1").altered(other) == []
+    left, run = left_by(settings, "night-1")
+    [sums] = run.built_on
+    assert msgspec.convert(json.loads(json.dumps([asdict(sums)])), tuple[LeftRows, ...]) == (sums,)
+    other = REGIONS.head(1).lazy()
+    assert sums.is_altered(CORRECTIONS, other)
+    assert not replace(sums, polars="0.1").is_altered(CORRECTIONS, other)
+    of_partials = {"partials": asdict(sums.tables[CORRECTIONS])}
+    certify(Path(settings.reports), {**findings("night-0"), "built_on": [{**asdict(sums), "tables": of_partials}]})
+    left.require_unaltered(a_run("night-0"))

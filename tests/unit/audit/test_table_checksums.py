@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from recount.audit.certificate.assembly import code_versions, sources_sha256
 from recount.audit.integrity.evidence import written_rows
 from recount.audit.integrity.table_checksums import KeptRows, TableChecksums, Unsettled
-from recount.declare.columns import BACKFILL_NUMBER, BATCH, GENERATION, ORIGIN, RESULT_TIME, REVISION
+from recount.declare.columns import BACKFILL_NUMBER, BATCH, GENERATION, IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.tables.places import Ageing, Released, Tables
 
@@ -60,6 +60,25 @@ def test_later_batches_and_backfills_and_other_files_change_nothing(sink: Sink) 
     sink.corrections([2])
     DeltaTable(sink.tables.output("revenue")).optimize.compact()
     assert sink.holds(seen, backfills=3)
+
+
+@pytest.mark.parametrize(
+    ("column", "marks", "holds"),
+    [
+        (IS_NULL, [True, False, None], False),
+        (IS_NULL, [False, None, None], True),
+        (IS_NULL, [None, None, 1], False),
+        ("Recount_Is_Null", [True, None, None], False),
+        ("is_null", [True, True, True], True),
+    ],
+)
+def test_a_younger_column_that_marks_rows_as_withdrawn_is_a_change_and_no_other_is(
+    sink: Sink, column: str, marks: list[bool | int | None], holds: bool
+) -> None:
+    seen, path = sink.checksums(), sink.tables.output("revenue")
+    rows = pl.read_delta(path).with_columns(pl.Series(column, marks))
+    write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite")
+    assert sink.holds(seen) is holds
 
 
 def test_what_was_released_may_go_and_nothing_else(sink: Sink) -> None:

@@ -13,24 +13,27 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from tests.delta_logs import Action, commit, said
-from tests.unit.audit.test_judgement import a_flow
 from tests.unit.audit.test_ledger import batch
 
 from recount.audit.compare.identity import identity_of
 from recount.audit.cut.audited_ledger import Ledger
-from recount.audit.integrity.strangers import hidden_rows, overfull_batches, strange_rows
+from recount.audit.integrity.strangers import overfull_batches, strange_rows
 from recount.audit.integrity.table_files import false_statistics, reordered_rows, strange_logs
 from recount.certificate.finding import Difference
-from recount.declare.aggregates import count
-from recount.declare.columns import BATCH, GENERATION, IS_NULL, REVISION
-from recount.declare.schema import LONG, RecordSchema
+from recount.declare.aggregates import count, total
+from recount.declare.columns import BATCH, GENERATION, REVISION
+from recount.declare.expressions import col
+from recount.declare.schema import LONG, STRING, RecordSchema, decimal
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, Written, stream
-from recount.declare.windows import all_time, session
+from recount.declare.windows import all_time, session, tumbling
 from recount.engine.commit.delta_table import AppendOnlyTable
 from recount.tables.places import Tables
 
-TOPOLOGY = a_flow().topology
+ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(region=STRING, amount=decimal(9, 2)))
+WINDOWS = stream(ORDERS).select_key(region=col("region")).windowed_by(tumbling("10 s", grace="3 s"))
+RESULTS = WINDOWS.aggregate(orders=count(), revenue=total("amount")).emit_each_batch()
+TOPOLOGY = Topology(name="revenue", sinks=[RESULTS.to(Topic(name="revenue", key="region"), table="revenue")])
 COLUMNS = {"region": pl.String(), GENERATION: pl.Int32(), BATCH: pl.Int64()}
 
 
@@ -331,29 +334,3 @@ def test_a_batch_with_more_rows_than_it_wrote_has_one_of_another(tmp_path: Path)
     assert (found.place, found.verdict) == ("table outputs/revenue", "altered")
     assert (found.expected, found.actual) == ("2 rows of batch 0/1", "3 rows")
     assert overfull_batches(tables, TOPOLOGY, of_earlier_release) == []
-
-
-@pytest.mark.parametrize(
-    ("column", "marks", "rows"),
-    [
-        (IS_NULL, [True, True, False, None], 2),
-        (IS_NULL, [False, False, None, None], 0),
-        (IS_NULL, [None, None, None, 1], 1),
-        ("Recount_Is_Null", [True, None, None, None], 1),
-        ("is_null", [True, True, True, True], 0),
-    ],
-)
-def test_rows_of_an_aggregation_that_are_marked_as_withdrawn_are_named(
-    tmp_path: Path, column: str, marks: list[bool | int | None], rows: int
-) -> None:
-    tables = Tables(str(tmp_path))
-    assert hidden_rows(tables, TOPOLOGY) == []
-    for path, place in ((tables.output("revenue"), "outputs"), (tables.corrections("revenue"), "corrections")):
-        write_deltalake(path, pl.DataFrame({GENERATION: [0] * 4, column: marks}))
-        found = {one.place: one.actual for one in hidden_rows(tables, TOPOLOGY)}
-        assert found.get(f"table {place}/revenue") == (f"{rows} rows" if rows else None)
-    assert all(one.verdict == "extra" for one in hidden_rows(tables, TOPOLOGY))
-    # a topology that withdraws rows may say so
-    copy = Topology(name="copy", sinks=[stream(Topic(name="a", key="k", value=RecordSchema.of(n=LONG))).to(COPIES)])
-    write_deltalake(tables.output("copies"), pl.DataFrame({IS_NULL: [True]}))
-    assert hidden_rows(tables, copy) == []

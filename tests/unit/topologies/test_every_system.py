@@ -12,7 +12,7 @@ from recount.audit.compare.identity import identity_of
 from recount.declare.registry import Declarations, declared
 from recount.declare.topics import UNLIMITED_RETENTION_MS, Topic
 from recount.declare.topology import Topology
-from recount.recompute.single_flow import NotRecomputable
+from recount.recompute.operators.log_order import NotRecomputable
 
 ROWS = [f"S{number}" for number in range(1, 26)]
 COMPACTED_SOURCES = {"customers", "users", "user-profiles"}

@@ -19,7 +19,6 @@ from recount.audit.cut.audited_ledger import Ledger, Order
 from recount.audit.cut.in_force import within
 from recount.certificate.document import Certificate
 from recount.declare.columns import STREAM_TIME
-from recount.declare.operators.nodes import WINDOW_END
 from recount.declare.topics import UNLIMITED_RETENTION_MS
 from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
@@ -72,11 +71,6 @@ def _certified(old: BatchProof, until_ms: int, ledger: Ledger, certificates: Seq
 
 def _cut(certificate: Certificate) -> Order:
     return certificate["cut"]["generation"], certificate["cut"]["batch"]
-
-
-def kept_windows(released: Released | None) -> Any:
-    """Whether the result of a window is judged still, as a column of Polars; a row that names no window is."""
-    return _since(WINDOW_END, released, pl)
 
 
 def kept_late(released: Released | None, of: Any = pl) -> Any:

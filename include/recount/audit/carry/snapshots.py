@@ -1,11 +1,8 @@
-"""Data that an audit keeps for itself and later ones: snapshots of frames, and what it recomputed and read.
+"""Snapshots that audits keep for later ones: frames of any columns in one table.
 
-Snapshots are frames of any columns in one table. A row of
-``audits/<stream>/snapshots`` is one Arrow batch of a frame: ``part`` and ``name`` say of which, ``rows`` is the batch
-as an Arrow stream. One more row of each frame, with no ``rows``, has its columns in ``schema`` (JSON of Spark).
-
-What was recomputed and read passes through this process, ``ROWS_AT_HAND`` rows at a time: Spark would take a second to
-write a small table, on all cores, and a table has one library that writes it (docs/decisions/0007).
+A row of ``audits/<stream>/snapshots`` is one Arrow batch of a frame: ``part`` and ``name`` say of which, ``rows`` is
+the batch as an Arrow stream. One more row of each frame, with no ``rows``, has its columns in ``schema`` (JSON of
+Spark).
 """
 
 from __future__ import annotations
@@ -13,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import count, islice
-from math import ceil
+from itertools import islice
 from typing import Any
 
 import polars as pl
@@ -30,16 +27,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from recount.audit.audit_session import FEW_OFFSETS
 from recount.audit.carry.delta_frames import bytes_of, is_small, local_frame
-from recount.audit.carry.store import PARTIALS, PUBLISHED, SNAPSHOTS, AuditStore, complete_runs
-from recount.audit.compare.committed import offsets_in, read_committed
-from recount.audit.compare.published import copies_by_spark, copies_of
+from recount.audit.carry.store import SNAPSHOTS, AuditStore, complete_runs
 from recount.declare.columns import AUDIT
-from recount.kafka.connection import Connection
-from recount.recompute.frames.duck_database import ROWS_AT_ONCE
 from recount.recompute.frames.duck_frames import Frame
-from recount.recompute.raw_log import Ranges
-from recount.recompute.single_flow import Flow
-from recount.recompute.window_partials import WindowPartials
 from recount.tables.places import Tables
 
 Frames = Mapping[str, DataFrame | Frame]
@@ -56,9 +46,6 @@ _SCHEMA = "part string, name string, schema string, rows binary"
 COLUMNS = {"part": pl.String, "name": pl.String, "schema": pl.String, "rows": pl.Binary}
 PASSING = "passing"
 """The folder of the rows of an audit at work that go from Spark to the recompute, and back."""
-ROWS_AT_HAND = 500_000
-RECORDS_AT_HAND = 100_000
-"""So many records are decoded here sooner than Spark has begun."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +135,7 @@ class Snapshots:
         """Return the bytes of all snapshots, as they are on disk."""
         return bytes_of(DeltaTable(self._path)) if DeltaTable.is_deltatable(self._path) else 0
 
-    def keep_newest(self, newest: str, number: int = KEPT, *, beside: str | None = None) -> None:
+    def keep_newest(self, newest: str, number: int = KEPT, *, beside: AbstractSet[str] = frozenset()) -> None:
         """Delete all but those of the last ``number`` audits, and of ``beside``; ``newest`` is about to be complete.
 
         The names do not say which were the last: some were given by people, some while a clock was wrong.
@@ -157,7 +144,7 @@ class Snapshots:
         there = {str(one[AUDIT]) for one in DeltaTable(self._path).partitions()}
         complete = [run.audit for run in complete_runs(self.tables, self.stream) if run.audit in there]
         at_work = sorted(there - {newest, *complete})[-1:]
-        kept = {newest, beside, *complete[len(complete) + 1 - number :], *at_work}
+        kept = {newest, *beside, *complete[len(complete) + 1 - number :], *at_work}
         if gone := sorted(there - kept):
             names = ", ".join(f"'{audit}'" for audit in gone)
             DeltaTable(self._path).delete(f"{AUDIT} IN ({names})")
@@ -275,45 +262,3 @@ def _unpacked(streams: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
     for rows in streams:
         with pa.ipc.open_stream(rows) as stream:
             yield from stream
-
-
-def at_hand(rows: DataFrame) -> pl.DataFrame:
-    """Spark's ``rows``, fetched: there must be few."""
-    return pl.DataFrame(rows.toArrow())
-
-
-def keep_partials(store: AuditStore, audit: str, recomputed: WindowPartials) -> None:
-    """Put the partials of the audited range into the store, some batches at a time."""
-    partials = recomputed.partials
-    batches, schema = partials.batches(), partials.arrow_schema
-    for part in count():
-        some = list(islice(batches, ceil(ROWS_AT_HAND / ROWS_AT_ONCE)))
-        if part and not some:
-            return
-        store.put_rows(PARTIALS, audit, pl.DataFrame(pa.Table.from_batches(some, schema)), part=part)
-
-
-def keep_published(
-    session: SparkSession, connection: Connection, store: AuditStore, audit: str, flow: Flow, ranges: Ranges
-) -> None:
-    """Put the copies in ``ranges`` of the sink's topic into the store."""
-    for part, piece in enumerate(pieces(ranges, ROWS_AT_HAND)):
-        if offsets_in(piece) > RECORDS_AT_HAND:
-            rows = at_hand(copies_by_spark(session, connection, flow, piece))
-        else:
-            rows = pl.DataFrame(copies_of(read_committed(connection, flow.sink.topic.name, piece), flow))
-        store.put_rows(PUBLISHED, audit, rows, part=part)
-
-
-def pieces(ranges: Ranges, offsets: int) -> Iterator[Ranges]:
-    """``ranges`` in pieces of about so many offsets, each with its share of every partition; at least one.
-
-    >>> list(pieces({0: (0, 5), 1: (7, 9)}, 4))
-    [{0: (0, 2), 1: (7, 8)}, {0: (2, 5), 1: (8, 9)}]
-    """
-    number = max(1, ceil(offsets_in(ranges) / offsets))
-    for part in range(number):
-        yield {
-            partition: (start + (end - start) * part // number, start + (end - start) * (part + 1) // number)
-            for partition, (start, end) in ranges.items()
-        }

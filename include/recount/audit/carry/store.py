@@ -1,7 +1,7 @@
-"""The audit's own tables: what it recomputed and saw, so that the next audit costs its own records only.
+"""The audit's own tables: what it found, and what it leaves, so that the next audit costs its own records only.
 
 Every row carries its ``recount_audit``; a row of ``runs``, written last, makes an audit complete. An audit begins where
-its seed ended, and its ``lineage`` names all audits whose partials and publications add up to the stream's beginning.
+its seed ended, and its ``lineage`` names the audits before, each of which begins at another's end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from recount.audit.carry.delta_frames import delta_frame, purge
 from recount.audit.cut.audited_ledger import Ledger, Order
-from recount.audit.integrity.table_checksums import LineageChecksums, TableChecksums
+from recount.audit.integrity.table_checksums import LeftRows, TableChecksums
 from recount.certificate.finding import Difference, GraceMiss, PartitionAccount, difference_from
 from recount.declare.columns import AUDIT
 from recount.runtime.errors import Terminal
@@ -29,11 +29,11 @@ from recount.tables.batch_proofs import MISSES, RUNS
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Released, Tables
 
-PARTIALS, PUBLISHED, VERDICTS, PLANS = "partials", "published", "verdicts", "plans"
+VERDICTS, PLANS = "verdicts", "plans"
 RECONCILIATION, CORRECTIONS = "reconciliation", "corrections"
 PARTITIONS, DIFFERENCES = "partitions", "differences"
 SNAPSHOTS = "snapshots"
-OF_ROWS = (PARTIALS, PUBLISHED, VERDICTS, RECONCILIATION, CORRECTIONS)
+OF_ROWS = (VERDICTS, RECONCILIATION, CORRECTIONS)
 """The tables with a row for each row of a sink."""
 _CHECKPOINTS = {"delta.checkpointInterval": "10"}
 """A reader of a table reads all commits after its last checkpoint; each night opens each table several times."""
@@ -46,13 +46,12 @@ _TYPES = {"str": pl.String(), "int": pl.Int64(), "bool": pl.Boolean(), "tuple[st
 class Run:
     """A complete audit: what it covered and what it found.
 
-    ``published_ends`` are offsets of the sink's topic, ``repaired`` ids of findings of earlier audits that it closed.
-    An audit of any topology has instead ``read_to``, by topic of a sink, and ``tables``, the checksums by table; its
-    snapshot is of use to the declaration ``fingerprint`` (None: it has left none).
+    ``read_to`` are offsets by topic of a sink, ``tables`` the checksums by table at the cut, ``repaired`` ids of
+    findings of earlier audits that it closed. Its snapshot is of use to the declaration ``fingerprint`` (None: an
+    earlier release has left none).
     ``checkpoint_id`` is that of the cut's batch: another version of the stream can have a batch of the same number.
-    ``checksums`` are those of the sink's tables at the cut, None where every audit judges all. ``released`` is what the
-    stream may remove from its tables, once a later audit is complete. ``built_on`` are, of a single aggregation, the
-    checksums of what its lineage has left.
+    ``released`` is what the stream may remove from its tables, once a later audit is complete. ``built_on`` has the
+    checksum of what a backfill would publish.
     Runs are ordered by ``finished_ms``, which is after that of every earlier one whatever the clock says.
     """
 
@@ -66,19 +65,17 @@ class Run:
     generation: int
     batch: int
     frontier_ms: int | None
-    published_ends: Mapping[int, int]
     outcome: str
     certificate: str
     counts: Mapping[str, int]
     checkpoint_id: str | None = None
     repaired: tuple[str, ...] = ()
     certificate_sha256: str = ""
-    checksums: TableChecksums | None = None
     read_to: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     tables: Mapping[str, TableChecksums] = field(default_factory=dict)
     fingerprint: str | None = None
     released: Released | None = None
-    built_on: tuple[LineageChecksums, ...] = ()
+    built_on: tuple[LeftRows, ...] = ()
 
     @property
     def order(self) -> Order:

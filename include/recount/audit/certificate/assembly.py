@@ -21,7 +21,6 @@ from recount.declare.operators.event_time import records_of
 from recount.declare.operators.joins import StreamTableJoin
 from recount.declare.operators.nodes import Sink, Source
 from recount.declare.topology import Topology
-from recount.recompute.single_flow import flow_of
 from recount.tables.ledger import warnings_of_seconds
 
 MAX_LISTED = 1_000
@@ -71,7 +70,6 @@ def document_of(findings: Findings) -> dict[str, Any]:
         "versions": code_versions() | {"semantics": SEMANTICS_VERSION},
         "partitions": parts,
         "totals": {name: sum(part[name] for part in parts) for name in ("records", *FATES)},
-        "published_ends": {str(partition): end for partition, end in findings.published_ends.items()},
         "results": sum(verdicts["kafka"].values()),
         "verdicts": verdicts,
         "differences_found": sum(findings.found.values()),
@@ -85,27 +83,23 @@ def document_of(findings: Findings) -> dict[str, Any]:
         "grace_misses": [asdict(miss) for miss in findings.misses[:MAX_LISTED]],
         "beyond_look_back_found": findings.beyond_found,
         "beyond_look_back": list(findings.beyond),
-        "charted": findings.charted,
+        "charted": findings.chart.charted if findings.chart else None,
         "series": [
             {"window_start": one.window_start, **{side: format(getattr(one, side).normalize(), "f") for side in _SIDES}}
-            for one in findings.series
+            for one in (findings.chart.series if findings.chart else ())
         ],
     }
 
 
 def _declaration(topology: Topology) -> dict[str, Any]:
-    """Return what was audited, in words; ``aggregation`` is that of a topology that is a single one."""
+    """Return what was audited, in words."""
     written = topology.written
-    places = {
+    return {
         "source": ", ".join(source.topic.name for source in topology.sources),
         "sink": ", ".join(node.topic.name for node in written),
         "table": ", ".join(node.table for node in written),
+        "steps": [str(node) for node in topology.nodes() if not isinstance(node, Source | Sink)],
     }
-    flow = flow_of(topology)
-    if flow is not None:
-        return {**places, "steps": [str(step) for step in flow.steps], "aggregation": str(flow.aggregate)}
-    steps = [str(node) for node in topology.nodes() if not isinstance(node, Source | Sink)]
-    return {**places, "steps": steps, "aggregation": None}
 
 
 _SIDES = ("expected", "published", "complete")

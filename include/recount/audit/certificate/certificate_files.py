@@ -181,7 +181,7 @@ def _chart(series: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 def _particulars(certificate: Certificate) -> Mapping[str, str]:
     declared = certificate["declaration"]
     return {
-        "stream": "; ".join(filter(None, [declared["source"], *declared["steps"], declared["aggregation"]])),
+        "stream": "; ".join(filter(None, [declared["source"], *declared["steps"], declared.get("aggregation")])),
         "outputs": f"topic {declared['sink']}, table {declared['table']}",
         "read from": certificate["source"],
         **({"looked up by arrival": "; ".join(certificate["by_arrival"])} if certificate.get("by_arrival") else {}),

@@ -17,7 +17,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -241,12 +241,19 @@ def in_delta_since(
 def judged_before(
     session: SparkSession, tables: Tables, identity: Identity, seed: Order, asked: DataFrame
 ) -> DataFrame:
-    """The rows of the identities ``asked`` in batches up to ``seed``, judged in order: all sides have them."""
+    """The rows of the identities ``asked`` in batches up to ``seed``, judged in order: all sides have them.
+
+    Of rows that replace each other the last one, which stands in both places.
+    """
     rows = delta_frame(session, tables.output(identity.written.table))
     before = _in_delta(rows.where(~is_after(seed)), identity, seed)
     told = asked.select(*(F.col(name).alias(f"__{name}") for name in IDENTITY))
     same = [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in IDENTITY]
     found = before.join(F.broadcast(told), same, "left_semi")
+    if identity.is_latest:
+        newest_first = Window.partitionBy(*IDENTITY).orderBy(F.col(REVISION).desc())
+        found = found.withColumn("__rank", F.row_number().over(newest_first)).where(F.col("__rank") == 1)
+        found = found.withColumn(STANDING, F.lit(True))
     sides = F.explode(F.array(*map(F.lit, (EXPECTED, COMPLETE, KAFKA, DELTA)))).alias(SIDE)
     return found.drop(SIDE).select("*", sides).select(*before.columns)
 

@@ -5,6 +5,7 @@ Claims of each side about the judged rows are in the columns of ``recount.audit.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,41 +15,47 @@ from pyspark.sql import functions as F
 
 from recount.audit.compare.claims import AT_MS, EVIDENCE, IDENTITY, IS_NULL, REVISION, ROW
 from recount.audit.compare.correction_claims import CORRECTED, SAID
-from recount.audit.compare.fidelity import ALTERED, DUPLICATED, EXPIRED, EXTRA, LOST, MATCH, PLACES, SCHEMA
+from recount.audit.compare.fidelity import ALTERED, EXPIRED, MATCH, PLACES, SCHEMA
 from recount.audit.compare.identity import Identity
 from recount.audit.compare.published import DELTA, KAFKA
 from recount.audit.compare.results import EXPECTED
-from recount.audit.compare.single_judge import MAX_WRONG
-from recount.audit.explain.causes import OUTPUT, unlisted_difference
+from recount.audit.explain.causes import OUTPUT, cause_of, unlisted_difference
 from recount.audit.explain.completeness import COMPLETENESS, CORRECTION
 from recount.certificate.finding import Difference
 from recount.declare.columns import RESULT_TIME
 from recount.declare.operators.keys_and_fields import in_several_partitions
 from recount.declare.operators.nodes import WINDOW_START
-from recount.declare.topology import Topology
+from recount.declare.topology import Topology, Written
 from recount.recompute.operators.recomputed import Recomputed
 
 _CONTRADICTED = (
     "topic and table contradict each other about an earlier value of this row; the log gives only the last one, so it "
     "does not say which of them was changed"
 )
-_CAUSES = {
-    LOST: "the log makes this row and it was due: it was not written here, or was removed afterwards",
-    DUPLICATED: "one row is there more often than the log makes it",
-    ALTERED: "the value or time is not what the log gives, or copies of one row contradict each other",
-    EXTRA: "no record that was on time makes this row, or it was not due yet, or was not written by this stream",
-}
 _OF_ROWS = (OUTPUT, COMPLETENESS)
+MAX_WRONG = 10_000
+"""So many wrong rows are followed one by one; all are counted."""
+_VERDICTS = (*(f"{place}_verdict" for place in PLACES), COMPLETENESS)
 
 
-def output_differences(judged: DataFrame) -> list[Difference]:
+def verdict_counts(judged: DataFrame) -> dict[str, int]:
+    """The rows of ``judged`` by verdict: ``kafka match``, ``delta lost``, ``completeness missed``."""
+    counts: Counter[str] = Counter()
+    for row in judged.groupBy(*_VERDICTS).agg(F.count("*").alias("n")).collect():
+        for column in _VERDICTS:
+            counts[f"{column.removesuffix('_verdict')} {row[column]}"] += row["n"]
+    return dict(counts)
+
+
+def output_differences(judged: DataFrame, topology: Topology) -> list[Difference]:
     """The wrong rows of ``judged`` (``Judge.judged``) by sink, window and key; beyond ``MAX_WRONG``, how many."""
+    written = {node.topic.name: node for node in topology.written}
     wrong = F.lit(False)
     for place in PLACES:
         wrong = wrong | ~F.col(f"{place}_verdict").isin(MATCH, EXPIRED)
     rows = judged.where(wrong).orderBy(SINK, WINDOW_START, "key", "origin").limit(MAX_WRONG + 1).collect()
     listed = [
-        _difference(row, place)
+        _difference(row, place, written[row[SINK]])
         for row in rows[:MAX_WRONG]
         for place in PLACES
         if row[f"{place}_verdict"] not in (MATCH, EXPIRED)
@@ -79,7 +86,7 @@ def correction_differences(judged: DataFrame) -> list[Difference]:
     ]
 
 
-def _difference(row: Row, place: str) -> Difference:
+def _difference(row: Row, place: str, written: Written) -> Difference:
     verdict = row[f"{place}_verdict"]
     made_of = row.origin.split("+") if row.origin and not row.origin.startswith("at ") else []
     return Difference(
@@ -91,7 +98,7 @@ def _difference(row: Row, place: str) -> Difference:
         window_end=row.window_end,
         expected=row[f"{EXPECTED}_text"],
         actual=row[f"{place}_text"],
-        cause=_CONTRADICTED if _is_contradicted(row) else _CAUSES[verdict],
+        cause=_CONTRADICTED if _is_contradicted(row) else cause_of(row, place, written),
         evidence=(*row[f"{place}_evidence"], *made_of),
         origin=row.origin,
     )

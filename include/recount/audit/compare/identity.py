@@ -21,8 +21,8 @@ from recount.declare.operators.tables import Suppress, TableAggregate, TableFilt
 from recount.declare.schema import FieldType
 from recount.declare.topology import Written
 from recount.declare.windows import ClosingWindows, GlobalWindow, LastN
+from recount.recompute.operators.log_order import NotRecomputable
 from recount.recompute.rules.time_rules import has_versions
-from recount.recompute.single_flow import NotRecomputable
 
 _PASSING = (Peek, Repartition, Through, WithFields, Select, Filter, TableFilter, Suppress)
 """Operators below which a row is still the result of the aggregation or table above."""

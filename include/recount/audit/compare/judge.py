@@ -29,7 +29,16 @@ from recount.audit.compare.published import DELTA, KAFKA
 from recount.audit.compare.results import COMPLETE, EXPECTED
 from recount.audit.compare.sink_verdicts import SEEN, judged_latest, judged_rows, shown_of
 from recount.audit.cut.audited_ledger import Order
-from recount.audit.cut.standing import added_to, not_among, read_again, to_keep, with_carried, without_taken_back
+from recount.audit.cut.standing import (
+    added_to,
+    not_among,
+    read_again,
+    to_keep,
+    untold,
+    with_added,
+    with_carried,
+    without_taken_back,
+)
 from recount.audit.explain.completeness import COMPLETENESS, CORRECTION, KEPT, MISSED, REPAIRED
 from recount.declare.operators.nodes import WINDOW_END
 from recount.declare.topics import UNLIMITED_RETENTION_MS
@@ -117,6 +126,9 @@ class Judge:
         if carried is not None and written in complete.taken_back:
             gone = once(of_recompute(complete.taken_back[written], identity, COMPLETE))
             carried = once(without_taken_back(self._with_judged(carried, gone, identity), gone, identity))
+        if carried is not None and identity.is_latest and identity.has_bounds:
+            lined_up = once(lined_up)
+            carried = self._with_earlier(lined_up, carried, identity, truth, complete)
         if carried is not None and identity.is_by_time:
             lined_up = self._with_added_to(once(lined_up), carried, identity)
         if carried is not None:
@@ -190,6 +202,22 @@ class Judge:
 
     def _carried(self, identity: Identity) -> DataFrame | None:
         return None if self.before is None else self.before.carried.get(identity.written.table)
+
+    def _with_earlier(
+        self, fresh: DataFrame, carried: DataFrame, identity: Identity, truth: Recomputed, complete: Recomputed
+    ) -> DataFrame:
+        """With what was judged of windows that were let go, and are written again, or that records have added to."""
+        written = identity.written
+        sides = {side: one.added.get(written) for side, one in ((EXPECTED, truth), (COMPLETE, complete))}
+        added = [of_recompute(rows, identity, side) for side, rows in sides.items() if rows is not None]
+        asked = reduce(DataFrame.union, [one.select(*IDENTITY) for one in added], untold(fresh, carried))
+        asked = once(not_among(asked.distinct(), carried))
+        if not asked.isEmpty():
+            carried = carried.unionByName(self._judged_before(identity, asked))
+        further = once(reduce(DataFrame.unionByName, added)) if added else None
+        if further is None or further.isEmpty():
+            return carried
+        return with_added(carried, further, identity)
 
     def _with_added_to(self, fresh: DataFrame, carried: DataFrame, identity: Identity) -> DataFrame:
         return fresh.unionByName(self._judged_before(identity, added_to(fresh, carried)))

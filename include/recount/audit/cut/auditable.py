@@ -33,8 +33,7 @@ from recount.kafka.connection import Connection
 from recount.kafka.offsets import Partition, partitions_of
 from recount.kafka.topics_on_cluster import ids_of
 from recount.recompute.operators.beginnings import untold
-from recount.recompute.operators.log_order import require_recomputable
-from recount.recompute.single_flow import NotRecomputable, flow_of
+from recount.recompute.operators.log_order import NotRecomputable, require_recomputable
 from recount.runtime.errors import RecountError, Terminal, Transient
 from recount.runtime.log_lines import about
 from recount.runtime.settings import Settings
@@ -151,6 +150,7 @@ def covered(
     tables: Tables,
     topology: Topology,
     erased: ErasedKeys,
+    in_force: InForce,
     usable: Callable[[Run], bool],
     reached: Mapping[tuple[str, int], int],
     end_ms: int | None,
@@ -159,8 +159,7 @@ def covered(
 ) -> tuple[Ledger, BatchProof, Seed]:
     """The ledger, the last batch to judge, and the audit at which one begins that judges it.
 
-    That is the newest audit that is ``usable``; behind an erasure none can look. The ledger is that since the last cut
-    where this will do.
+    That is the newest audit that is ``usable``. The ledger is that since the last cut where this will do.
     """
     since = None if from_the_beginning else settled_since(store.runs(), tables, topology, reached, end_ms)
     if since is not None:
@@ -172,9 +171,26 @@ def covered(
     cut = ledger.up_to(reached).cut_before(end_ms)
     erased.require_judgeable(cut.order)
     seed = NOTHING if from_the_beginning else store.seed_for(ledger, cut.order, usable)
-    if seed.run is None and erased.newest is not None:
-        seed = store.seed_of(erased.newest.audit)
-    return ledger, cut, seed
+    return ledger, cut, seed if seed.run else first_seed(store, ledger, cut, erased, in_force, usable)
+
+
+def first_seed(
+    store: AuditStore,
+    ledger: Ledger,
+    cut: BatchProof,
+    erased: ErasedKeys,
+    in_force: InForce,
+    usable: Callable[[Run], bool],
+) -> Seed:
+    """The audit behind which none of the batches of ``ledger`` up to ``cut`` can look.
+
+    It is the one that an erasure has left, or the one after which an upgrade brought the declaration ``in_force``;
+    ``NOTHING``: one can look at the beginning of the log.
+    """
+    found, after = [store.seed_of(erased.newest.audit)] if erased.newest else [], in_force.judged_after
+    if after is not None and after <= cut.order:
+        found.append(store.seed_at(ledger, after, usable))
+    return max(found, key=lambda seed: seed.order or (-1, -1), default=NOTHING)
 
 
 def _holds(proof: BatchProof, published: Mapping[tuple[str, int], int]) -> bool:
@@ -238,31 +254,30 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
     store.require_new(request.audit)
     erased = ErasedKeys.of(settings, topology.name)
     erased.require_finished()
-    is_single = flow_of(topology) is not None
-    if not is_single:
-        for node in topology.written:
-            identity_of(node)
+    for node in topology.written:
+        identity_of(node)
     reached = judgeable_offsets(connection, tables, topology)
-    fingerprint, end_ms = in_force.declared.fingerprint, request.interval.end_ms
 
     def usable(run: Run) -> bool:
-        return erased.admits(run) and (is_single or run.fingerprint == fingerprint)
+        return erased.admits(run) and in_force.goes_on_from(run)
 
     ledger, cut, seed = covered(
-        store, tables, topology, erased, usable, reached, end_ms, from_the_beginning=request.from_the_beginning
+        store,
+        tables,
+        topology,
+        erased,
+        in_force,
+        usable,
+        reached,
+        request.interval.end_ms,
+        from_the_beginning=request.from_the_beginning,
     )
     sources = sources_of(connection, tables, topology, request.source)
     log = StretchLog(connection=connection, tables=tables, sources=sources)
-    if request.from_the_beginning:
-        after = in_force.after if is_single else None
-        after = erased.newest.order if erased.newest else after
-    else:
-        same = store.seed_at(ledger, cut.order, usable)
-        if is_single and in_force.after == cut.order and same.run:
-            seed = same
-        reach = log.reach(ledger, seed, cut, same)
-        after, cut = reach.seed.order, reach.cut
-    stretch = ledger.between(after, cut.order)
+    if not request.from_the_beginning:
+        reach = log.reach(ledger, seed, cut, store.seed_at(ledger, cut.order, usable))
+        seed, cut = reach.seed, reach.cut
+    stretch = ledger.between(seed.order, cut.order)
     in_force.require_made_by(stretch)
     log.require(stretch)
     return stretch.offsets
@@ -275,8 +290,6 @@ def objections(topology: Topology) -> list[RecountError]:
     """
     if not is_audited(topology):
         return [writes_nothing(topology)]
-    if flow_of(topology) is not None:
-        return []
     found: dict[str, RecountError] = {}
     checks: list[Callable[[], object]] = [partial(require_recomputable, topology)]
     checks += [partial(identity_of, one) for one in topology.written]

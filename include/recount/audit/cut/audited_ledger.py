@@ -9,24 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
 from recount.certificate.document import Certificate
-from recount.certificate.finding import ROW_KINDS, UNLISTED, Difference, difference_from
+from recount.certificate.finding import Difference, difference_from
 from recount.declare.operators.joins import StreamTableJoin
 from recount.declare.topology import Topology
-from recount.kafka.offsets import LogRange
 from recount.recompute.decoding import Limits
 from recount.recompute.raw_log import Ranges
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import Proofs
 from recount.tables.ledger import TOPIC, BatchProof, PartitionProof, TopicIds, topics_made_anew
 from recount.tables.places import Tables
-
-if TYPE_CHECKING:
-    from recount.audit.compare.single_judge import Row
 
 Order = tuple[int, int]
 LEDGER = "batch ledger"
@@ -241,9 +236,8 @@ def _fault(proof: BatchProof, part: PartitionProof | None, verdict: str, expecte
 class Repetition:
     """Scope of ``audit``: the batch ``cut`` up to which it judged, after the audit ``seed`` (None: from the beginning).
 
-    ``published`` are by topic the offsets that were read, ``backfills`` the corrections that there were, ``rows``
-    those of findings, which were judged again. ``topic_ids`` had the topics then that had been recreated; ``short``
-    were the partitions whose log had been cut short.
+    ``published`` are by topic the offsets that were read, ``backfills`` the corrections that there were. ``topic_ids``
+    had the topics then that had been recreated; ``short`` were the partitions whose log had been cut short.
     """
 
     audit: str
@@ -251,7 +245,6 @@ class Repetition:
     seed: str | None
     published: Mapping[str, Ranges]
     backfills: tuple[str, ...]
-    rows: tuple[Row, ...]
     topic_ids: TopicIds
     short: tuple[Difference, ...] = ()
 
@@ -262,9 +255,6 @@ class Repetition:
         for one in certificate["digests"]["published"]:
             published.setdefault(one["topic"], {})[one["partition"]] = (one["start"], one["end"])
         backfills = {name for one in certificate["digests"]["tables"] for name in one.get("backfills", ())}
-        listed = [one for state in ("open", "accepted", "repaired") for one in certificate["findings"][state]]
-        of_rows = [one for one in listed if one["kind"] in ROW_KINDS and one["verdict"] != UNLISTED]
-        rows = {(one["key"], one["window_start"], one["window_end"]) for one in of_rows}
         cut = certificate["cut"]
         return cls(
             audit=certificate["audit"],
@@ -272,7 +262,6 @@ class Repetition:
             seed=certificate["seed"],
             published=published,
             backfills=tuple(sorted(backfills)),
-            rows=tuple(sorted(rows, key=str)),
             topic_ids={one["place"]: one["actual"] for one in certificate["differences"] if one["kind"] == TOPIC},
             short=tuple(difference_from(one) for one in certificate["differences"] if one["verdict"] == CUT_SHORT),
         )
@@ -293,9 +282,3 @@ class Repetition:
         """Return what of ``spans``, which are kept now, was read then."""
         read = self.published.get(topic, {})
         return {p: (max(start, read[p][0]), min(end, read[p][1])) for p, (start, end) in spans.items() if p in read}
-
-    def ends(self, topic: str, kept: Mapping[int, LogRange]) -> dict[int, LogRange]:
-        """``kept`` up to where was read then; nothing of a partition of which nothing was."""
-        read = self.published.get(topic, {})
-        ends = {p: read[p][1] if p in read else span.start for p, span in kept.items()}
-        return {p: replace(span, end=min(span.end, ends[p])) for p, span in kept.items()}

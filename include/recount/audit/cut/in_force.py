@@ -56,6 +56,25 @@ class InForce:
         return self.enacted.after if self.enacted else None
 
     @property
+    def judged_after(self) -> Order | None:
+        """``after``; None where an upgrade has only added something: then all is judged, what was added from there."""
+        return None if self.added or self.added_fields else self.after
+
+    def goes_on_from(self, run: Run) -> bool:
+        """Whether an audit can go on from what ``run`` handed on.
+
+        It is of this declaration, or the one after which an upgrade brought it.
+        """
+        return run.fingerprint == self.declared.fingerprint or (
+            run.fingerprint is not None and run.order == self.judged_after
+        )
+
+    @property
+    def closed_ms(self) -> int | None:
+        """The frontier that closes those windows that were closed when an upgrade found them; None: none were."""
+        return self.enacted.closed_ms if self.enacted else None
+
+    @property
     def added(self) -> Mapping[str, Order]:
         """The topics of the sinks that upgrades have added, each with the last batch before it."""
         return self.enacted.added if self.enacted else {}
@@ -104,8 +123,7 @@ class InForce:
 
     def closing(self, frontier_ms: int | None) -> int | None:
         """The frontier by which windows are closed: never behind where an upgrade found them."""
-        closed_ms = self.enacted.closed_ms if self.enacted else None
-        return frontier_ms if frontier_ms is None or closed_ms is None else max(frontier_ms, closed_ms)
+        return frontier_ms if frontier_ms is None or self.closed_ms is None else max(frontier_ms, self.closed_ms)
 
     def own(self, topic: str, spans: Mapping[int, LogRange]) -> dict[int, LogRange]:
         """Return the part of ``topic`` in ``spans`` that was written since this version of the stream began."""
@@ -128,8 +146,7 @@ class InForce:
 
         ``added_sinks`` are judged, and ``added_fields`` read, from the offsets on that had not been read by then.
         """
-        enacted = self.enacted
-        after = enacted.after if enacted and not (self.added or self.added_fields) else None
+        enacted, after = self.enacted, self.judged_after
         return {
             "fingerprint": self.declared.fingerprint,
             "stream_version": enacted.version if enacted else 1,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import IsolationLevel
@@ -66,18 +66,9 @@ def decided(connection: Connection, topic: str) -> Mapping[int, LogRange]:
 
 def decided_if_any(connection: Connection, topic: str) -> Ranges:
     """Return what ``decided`` says of ``topic``; nothing where there is no such topic."""
-    return _if_any(connection, topic, decided)
-
-
-def kept_if_any(connection: Connection, topic: str) -> Ranges:
-    """Return what ``topic`` holds now; nothing where there is no such topic."""
-    return _if_any(connection, topic, kept)
-
-
-def _if_any(connection: Connection, topic: str, spans: Callable[[Connection, str], Mapping[int, LogRange]]) -> Ranges:
     if topic not in connection.admin().list_topics(timeout=15).topics:
         return {}
-    return {partition: (span.start, span.end) for partition, span in spans(connection, topic).items()}
+    return {partition: (span.start, span.end) for partition, span in decided(connection, topic).items()}
 
 
 def written_so_far(connection: Connection, topics: Iterable[str], last: BatchProof) -> dict[str, Ranges]:

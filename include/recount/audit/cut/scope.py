@@ -23,7 +23,7 @@ from recount.audit.carry.store import NOTHING, AuditStore, Run, Seed
 from recount.audit.compare.correction_claims import KnownCorrections, Listed, listed_backfills, published_names
 from recount.audit.compare.identity import Identity
 from recount.audit.compare.judge import Before
-from recount.audit.cut.auditable import covered, judgeable_offsets, settled_ledger
+from recount.audit.cut.auditable import covered, first_seed, judgeable_offsets, settled_ledger
 from recount.audit.cut.audited_ledger import Ledger, Order, Repetition, topic_faults
 from recount.audit.cut.in_force import InForce, certified_runs, removed_by_now
 from recount.audit.cut.kept_log import Reach, StretchLog, decided_if_any, still_seen
@@ -195,6 +195,7 @@ class Scoping:
                 self._tables,
                 self.topology,
                 erased,
+                self.in_force,
                 self._usable(erased),
                 reached,
                 interval.end_ms,
@@ -208,10 +209,12 @@ class Scoping:
                 seed, cut = reach.seed, reach.cut
             altered = self._written_to(seed)
             whole = settled_ledger(self._tables, self.topology, reached) if altered else settled
+            usable = self._usable(erased)
+            first = first_seed(self.store, whole, cut, erased, self.in_force, usable) if altered else NOTHING
             can_begin_anew = altered and erased.newest is None
-            if can_begin_anew and there.has(whole.between(None, cut.order)):
+            if can_begin_anew and there.has(whole.between(first.order, cut.order)):
                 _LOG.warning("rows of %s that were judged are others now: all is judged again", ", ".join(altered))
-                settled, seed, altered = whole, NOTHING, ()
+                settled, seed, altered = whole, first, self._written_to(first)
             elif altered and _was_trimmed(seed, runs):
                 altered = ()
         else:
@@ -229,7 +232,8 @@ class Scoping:
         before = next((proof for proof in settled.proofs if proof.order == seed.order), None)
         anew = {one.place for one in topic_faults(before, ledger.proofs, topic_ids)}
         seen = _still_seen(seed, published, anew) if repetition is None else {}
-        self.in_force.require_made_by(ledger)
+        if not stands:
+            self.in_force.require_made_by(ledger)
         identities = [one for one in self.identities if self.in_force.has_begun(one.written.topic.name, cut.order)]
         topics = [one.written.topic.name for one in identities]
         return Scope(
@@ -288,7 +292,7 @@ class Scoping:
 
     def _has_snapshot(self, run: Run, erased: ErasedKeys) -> bool:
         """Whether ``run`` left a snapshot of this declaration: the one in its certificate, less what was erased."""
-        if run.fingerprint != self.in_force.declared.fingerprint or not self.snapshots.has(run.audit):
+        if not self.in_force.goes_on_from(run) or not self.snapshots.has(run.audit):
             return False
         told = certified(self.settings, self.topology.name, run.certificate)
         expected = None if told is None else erased.snapshot_of(run.audit, told.get("snapshot"))

@@ -17,7 +17,7 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from recount.audit.compare.claims import AT_MS, ENTRY, IDENTITY, IS_NULL, REVISION, SIDE, STANDING
+from recount.audit.compare.claims import AT_MS, ENTRY, IDENTITY, IS_NULL, REVISION, ROW, SIDE, STANDING
 from recount.audit.compare.differences import exact_text
 from recount.audit.compare.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.compare.identity import Identity
@@ -26,6 +26,8 @@ from recount.audit.compare.results import COMPLETE, EXPECTED
 from recount.audit.explain.completeness import COMPLETENESS, CORRECTION, KEPT
 from recount.audit.integrity.table_checksums import Unsettled
 from recount.declare.operators.nodes import WINDOW_END
+from recount.recompute.rules.result_rules import adds_up
+from recount.recompute.spark_columns import spark_type
 
 MAX_UNSETTLED = 1_000
 _SAME_AS_TEXT = ("string", "long", "boolean")
@@ -67,6 +69,41 @@ def with_carried(
         return known
     # a window that was merged into another is said again as a deletion
     return known.where((F.col(SIDE) != COMPLETE) | ~F.col(ENTRY)[IS_NULL])
+
+
+def untold(fresh: DataFrame, carried: DataFrame) -> DataFrame:
+    """The identities of ``fresh`` rows of which the recompute says nothing, and of which nothing was ``carried``.
+
+    They were judged and let go, and somebody has written them again.
+    """
+    said = F.bool_or(F.col(SIDE).isin(EXPECTED, COMPLETE))
+    return not_among(fresh.groupBy(*IDENTITY).agg(said.alias("__said")).where("NOT __said"), carried)
+
+
+def with_added(carried: DataFrame, added: DataFrame, identity: Identity) -> DataFrame:
+    """The ``carried`` claims, and to the results that were recomputed ``added`` what later records add to them."""
+    group = [*IDENTITY, SIDE]
+    same = [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in group]
+    asked = added.select(*(F.col(name).alias(f"__{name}") for name in group))
+    both = carried.join(asked, same, "left_semi").select(*added.columns).unionByName(added)
+    assert adds_up(identity.written.input)
+    aggregates = identity.written.input.aggregates
+
+    def joined(name: str) -> Column:
+        value = F.col(ENTRY)[ROW][name]
+        kind = aggregates[name].kind if name in aggregates else "max"
+        of_both = {"count": F.try_sum, "sum": F.try_sum, "min": F.min, "max": F.max}[kind](value)
+        return of_both.cast(spark_type(identity.fields[name])).alias(name)
+
+    entry = F.struct(
+        F.lit(False).alias(IS_NULL),
+        F.struct(*(joined(name) for name in identity.fields)).alias(ROW),
+        F.max(F.col(ENTRY)[AT_MS]).alias(AT_MS),
+    )
+    told = both.groupBy(*group).agg(entry.alias(ENTRY))
+    nothing = {name: F.lit(None) for name in added.columns if name not in (*group, ENTRY, STANDING)}
+    made = told.withColumns({STANDING: F.lit(False), **nothing}).select(*added.columns)
+    return carried.join(asked, same, "left_anti").unionByName(made)
 
 
 def added_to(fresh: DataFrame, carried: DataFrame) -> DataFrame:
@@ -130,6 +167,7 @@ def to_keep(claims: DataFrame, judged: DataFrame, identity: Identity, since_ms: 
         }
     )
     in_order = ~F.col(_WRONG) & ~F.col(_PENDING)
+    known = known.withColumn(_HELD, F.col(_HELD) | F.max(_PENDING).over(Window.partitionBy(*IDENTITY)))
     kept = (
         (F.col(_WRONG) & ~F.col(SIDE).isin(DELTA, LATER))
         | (F.col(_PENDING) & (F.col(SIDE) == KAFKA))

@@ -33,7 +33,6 @@ from recount.declare.topology import Topology, Written
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import is_compacted
 from recount.recompute.raw_log import SCHEMA as LOG_SCHEMA
-from recount.recompute.single_flow import flow_of
 from recount.recompute.spark_columns import named
 from recount.runtime.settings import Settings
 from recount.tables.ledger import BatchProof
@@ -181,16 +180,11 @@ class AuditedRows:
         return self._marked(rows, "correction_is_accepted", accepted_corrections(self.accepted), row)
 
     def output(self, written: Written) -> DataFrame:
-        """The sink's table up to the cut, whole, with own columns ``recount_*`` that those of all sinks have alike.
-
-        Of what the stream may have removed, that of a single aggregation is left out: no audit judges it.
-        """
+        """The sink's table up to the cut, whole, with own columns ``recount_*`` that those of all sinks have alike."""
         identity = identity_of(written)
         rows = delta_frame(self.session, self.tables.output(written.table))
         rows = rows.where(~F.coalesce(is_after(self.run.order), F.lit(False)))
         is_kept = self._is_kept(written)
-        if flow_of(self.topology) is not None:
-            rows = rows.where(is_kept)
         bounds = (WINDOW_START, WINDOW_END)
         none = F.lit(None).cast("long")
         rows = rows.withColumns(

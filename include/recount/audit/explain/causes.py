@@ -1,74 +1,78 @@
-"""Why an output differs: the stream's own state, batch by batch, beside a recompute of the very same batches."""
+"""Why an output differs, as far as what was published, the ledger and the log tell.
+
+Of results of time windows that add up the recompute says what each batch has added to them: so a batch that was counted
+twice, or left out, is found.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from math import isclose
 from typing import Any
 
-import polars as pl
+from pyspark.sql import Row
 
-from recount.audit.compare.fidelity import EXPIRED, MATCH, PLACES
-from recount.audit.compare.published import DELTA, KAFKA
-from recount.audit.compare.results import EXPECTED, KEY_TEXT, merged, text_of
-from recount.audit.cut.audited_ledger import Ledger, Order
+from recount.audit.compare.fidelity import ALTERED, DUPLICATED, EXTRA, LOST
+from recount.audit.compare.published import NO_REVISION
+from recount.audit.cut.audited_ledger import Ledger
 from recount.certificate.finding import UNLISTED, Difference
-from recount.declare.columns import BATCH, GENERATION, JUDGED_KEY, RECORDS, RESULT_TIME
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
-from recount.declare.windows import TimeWindows
+from recount.declare.schema import FieldType
+from recount.declare.topology import Topology, Written
+from recount.declare.windows import TimeWindows, Windows
 from recount.recompute.operators.log_rows import PARTITION
-from recount.recompute.single_flow import Flow
-from recount.recompute.window_partials import BATCH as NUMBER
-from recount.recompute.window_partials import FIRST, LAST, Span, WindowPartials
+from recount.recompute.operators.log_windows import BATCH, FIRST, LAST, RECORDS, batch_shares
+from recount.recompute.operators.recomputed import Recomputed
+from recount.recompute.rules.result_rules import adds_up
 from recount.runtime.times import readable, told_time
 
 OUTPUT = "output"
-Group = tuple[Any, int, int]
-Values = Mapping[str, Any]
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchShare:
-    """Share of one batch in one result: as the log says, as the stream's state has it, and the offsets behind it."""
-
-    order: Order
-    recomputed: Values | None
-    stored: Values | None
-    offsets: tuple[str, ...]
-    is_recomputed: bool
-
-    @property
-    def is_faulty(self) -> bool:
-        """Whether the batch was recomputed and the stream's state has another share of it."""
-        return self.is_recomputed and self.stored != self.recomputed
-
-    @property
-    def name(self) -> str:
-        """The batch as differences name it."""
-        return f"batch {self.order[0]}/{self.order[1]}"
-
-
 MAX_EXPLAINED = 200
-"""So many wrong rows are explained; the others are listed without a cause."""
-_NOT_EXPLAINED = f"not looked into: more than {MAX_EXPLAINED} rows differ"
+"""So many wrong rows of a sink are looked into batch by batch."""
+_MAX_INPUTS = 20
+_CAUSES = {
+    LOST: "the log makes this row and it was due: it was not written here, or was removed afterwards",
+    DUPLICATED: "one row is there more often than the log makes it",
+    ALTERED: "the value or time is not what the log gives, or copies of one row contradict each other",
+    EXTRA: "no record that was on time makes this row, or it was not due yet, or was not written by this stream",
+}
+Group = tuple[str | None, int | None, int | None]
 
 
-def output_differences(
-    wrong: Sequence[Row], recomputed: WindowPartials, state: pl.LazyFrame, ledger: Ledger
-) -> list[Difference]:
-    """The differences of the rows ``wrong`` (``Judgement.wrong``), the first ``MAX_EXPLAINED`` rows explained.
+def cause_of(row: Row, place: str, written: Written) -> str:
+    """Why ``place`` has its verdict for the judged ``row`` of ``written``."""
+    verdict, told = row[f"{place}_verdict"], row["compared"]
+    facts = {name: told[f"{place}_{name}"] for name in ("lowest", "highest", "revisions", "copies")}
+    if verdict == EXTRA and adds_up(written.input):
+        return _cause_of_extra(row, facts, written.input.windows)
+    if verdict == DUPLICATED and (facts["copies"] or 0) > 1:
+        return f"one revision was written {facts['copies']} times"
+    if verdict == LOST and facts["revisions"]:
+        return f"a revision before {facts['highest']} or the last one is missing here"
+    return _CAUSES[verdict]
 
-    ``state`` holds the stream's partials up to the cut; ``ledger`` the batches that were recomputed.
-    """
-    flow = recomputed.flow
-    shares = _shares([_judged_group(row) for row in wrong[:MAX_EXPLAINED]], recomputed, state, ledger)
-    return [
-        _difference(row, place, flow, shares.get(_judged_group(row), []) if number < MAX_EXPLAINED else None)
-        for number, row in enumerate(wrong)
-        for place in PLACES
-        if row[f"{place}_verdict"] not in (MATCH, EXPIRED)
-    ]
+
+def _cause_of_extra(row: Row, facts: Mapping[str, Any], windows: Windows) -> str:
+    assert isinstance(windows, TimeWindows)
+    start, end = row.window_start, row.window_end
+    if start is None or end is None:
+        return "the value is no result of this stream"
+    moved_ms = (start - windows.origin_ms) % windows.advance_ms
+    if moved_ms or end - start != windows.size_ms:
+        nearest = moved_ms if moved_ms <= windows.advance_ms // 2 else moved_ms - windows.advance_ms
+        moved = f"{'-' if nearest < 0 else ''}{readable(abs(nearest))}"
+        return (
+            f"no window has these bounds: moved by {moved} from the window that starts at {told_time(start - nearest)}"
+        )
+    if facts["lowest"] == NO_REVISION:
+        return "the record was not written by this stream: its headers or its key are not a result's"
+    if row.expected_text is not None:
+        return "a revision that the other output does not have: written by someone else, or removed there"
+    return _CAUSES[EXTRA]
 
 
 def unlisted_difference(rows: int, evidence: tuple[str, ...]) -> Difference:
@@ -84,145 +88,95 @@ def unlisted_difference(rows: int, evidence: tuple[str, ...]) -> Difference:
     )
 
 
-def _difference(row: Row, place: str, flow: Flow, shares: Sequence[BatchShare] | None) -> Difference:
-    """``shares`` None: nobody has looked into the cause."""
-    verdict = row[f"{place}_verdict"]
-    sink = flow.sink
-    names = {KAFKA: f"topic {sink.topic.name}", DELTA: f"table outputs/{sink.table}"}
-    inputs = [f"{share.name} read {offsets}" for share in shares or () for offsets in share.offsets]
-    return Difference(
-        kind=OUTPUT,
-        place=names[place],
-        verdict=verdict,
-        key=row[KEY_TEXT],
-        window_start=row[WINDOW_START],
-        window_end=row[WINDOW_END],
-        expected=text_of(row[EXPECTED]),
-        actual=text_of(row[f"{place}_result"]),
-        cause=_NOT_EXPLAINED if shares is None else cause_of(row, place, verdict, flow.windows, shares),
-        evidence=(*(row[f"{place}_evidence"] or ()), *inputs[:20]),
-    )
+@dataclass(frozen=True, kw_only=True)
+class BatchShare:
+    """Share of one batch in a result: what it ``added`` on time to counts and sums, and what it ``read`` for it."""
+
+    name: str
+    added: Mapping[str, Any]
+    read: tuple[str, ...]
 
 
-def cause_of(row: Row, place: str, verdict: str, windows: TimeWindows, shares: Sequence[BatchShare]) -> str:
-    """Why ``place`` has ``verdict`` for the line-up ``row``, given what each batch added to the result."""
-    faulty = [share for share in shares if share.is_faulty]
-    state = "the stream's state is right"
-    if faulty:
-        state = "the stream's state differs from the log in " + ", ".join(share.name for share in faulty[:5])
-    match verdict:
-        case "extra":
-            return _cause_of_extra(row, place, windows)
-        case "duplicated":
-            return f"one revision was written {row[f'{place}_copies']} times; {state}"
-        case "lost" if row[f"{place}_revisions"]:
-            return f"a revision before {row[f'{place}_highest']} or the last one is missing here; {state}"
-        case "lost":
-            return f"{state}: the result was not written here, or was removed afterwards"
-    applied = _batch_between(row[EXPECTED], row[f"{place}_result"], shares)
-    if applied:
-        return f"{applied}; {state}"
-    if row[f"{place}_contradictory"]:
-        return f"copies of one revision contradict each other; {state}"
-    return f"{state}: the value was changed on its way here or afterwards"
-
-
-def _cause_of_extra(row: Row, place: str, windows: TimeWindows) -> str:
-    start, end = row[WINDOW_START], row[WINDOW_END]
-    if start is None or end is None:
-        return "the value is no result of this stream"
-    moved_ms = (start - windows.origin_ms) % windows.advance_ms
-    if moved_ms or end - start != windows.size_ms:
-        nearest = moved_ms if moved_ms <= windows.advance_ms // 2 else moved_ms - windows.advance_ms
-        moved = f"{'-' if nearest < 0 else ''}{readable(abs(nearest))}"
-        return (
-            f"no window has these bounds: moved by {moved} from the window that starts at {told_time(start - nearest)}"
+def shares_of(
+    groups: Sequence[Group], written: Written, truth: Recomputed, ledger: Ledger
+) -> Mapping[Group, list[BatchShare]]:
+    """The share of each batch of ``ledger`` in each of ``groups``: key as text, and bounds of the window."""
+    node = written.input
+    assert adds_up(node)
+    spans = [
+        {"topic": part.topic, "partition": part.partition, "start": part.start, "end": part.end, BATCH: number}
+        for number, proof in enumerate(ledger.proofs)
+        for part in proof.partitions
+        if part.start < part.end
+    ]
+    rows: dict[tuple[Group, int], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in batch_shares(node, truth.came(node), groups, spans) if groups else ():
+        rows[(row["key"], row[WINDOW_START], row[WINDOW_END]), row[BATCH]].append(row)
+    additive = [name for name, aggregate in node.aggregates.items() if aggregate.kind in ("count", "sum")]
+    shares: dict[Group, list[BatchShare]] = defaultdict(list)
+    for (group, number), parts in sorted(rows.items(), key=lambda item: item[0][1]):
+        values = {name: [part[name] for part in parts if part[name] is not None] for name in additive}
+        generation, batch = ledger.proofs[number].order
+        shares[group].append(
+            BatchShare(
+                name=f"batch {generation}/{batch}",
+                added={name: sum(found) for name, found in values.items() if found},
+                read=tuple(
+                    f"{part[RECORDS]} of {part['topic']}-{part[PARTITION]}@[{part[FIRST]}, {part[LAST]}]"
+                    for part in parts
+                ),
+            )
         )
-    if row[f"{place}_lowest"] == -1:
-        return "the record was not written by this stream: its headers or its key are not a result's"
-    if row[EXPECTED] is not None:
-        return "a revision that the other output does not have: written by someone else, or removed there"
-    return "no record that was on time makes this result, or its window was not due yet"
-
-
-def _batch_between(expected: Values | None, actual: Values | None, shares: Sequence[BatchShare]) -> str:
-    """The one batch whose share is the whole difference, counted twice or left out."""
-    if expected is None or actual is None:
-        return ""
-    for share in shares:
-        values = share.recomputed or share.stored
-        if not values:
-            continue
-        sums = [name for name, value in values.items() if name != RESULT_TIME and _is_number(value)]
-        if sums and all(_less(actual[name], expected[name]) == values[name] for name in sums):
-            return f"{share.name} is counted twice"
-        if sums and all(_less(expected[name], actual[name]) == values[name] for name in sums):
-            return f"{share.name} is not counted"
-    return ""
-
-
-def _is_number(value: object) -> bool:
-    return value is not None and not isinstance(value, str)
-
-
-def _less(one: Any, other: Any) -> Any:
-    return None if one is None or other is None else one - other
-
-
-def _shares(
-    groups: Sequence[Group], recomputed: WindowPartials, state: pl.LazyFrame, ledger: Ledger
-) -> dict[Group, list[BatchShare]]:
-    """Return what each batch added to each of ``groups``, in batch order."""
-    flow = recomputed.flow
-    wanted = pl.DataFrame(groups, {name: state.collect_schema()[name] for name in flow.group}, orient="row")
-    stored = state.join(wanted.lazy(), on=flow.group, how="semi").with_columns(pl.lit(0).alias(RECORDS)).collect()
-    by_batch, offsets = recomputed.by_batch(wanted.to_arrow(), _spans(ledger, flow.source.topic.name))
-    found: dict[tuple[Group, Order], dict[str, Values]] = {}
-    for row in merged(pl.DataFrame(by_batch.arrow()), flow, NUMBER).to_dicts():
-        found[_group(row, flow), ledger.proofs[row[NUMBER]].order] = {"recomputed": _values(row, flow)}
-    for row in merged(stored, flow, GENERATION, BATCH).to_dicts():
-        found.setdefault((_group(row, flow), (row[GENERATION], row[BATCH])), {})["stored"] = _values(row, flow)
-    read = _offsets(offsets.sorted_by(PARTITION).rows(), flow, ledger)
-    recomputed_orders = {proof.order for proof in ledger.proofs}
-    shares: dict[Group, list[BatchShare]] = {}
-    for (group, order), values in sorted(found.items(), key=lambda item: item[0][1]):
-        share = BatchShare(
-            order=order,
-            recomputed=values.get("recomputed"),
-            stored=values.get("stored"),
-            offsets=read.get((group, order), ()),
-            is_recomputed=order in recomputed_orders,
-        )
-        shares.setdefault(group, []).append(share)
     return shares
 
 
-def _spans(ledger: Ledger, topic: str) -> list[Span]:
-    return [
-        (part.partition, part.start, part.end, number)
-        for number, proof in enumerate(ledger.proofs)
-        for part in proof.partitions
-        if part.topic == topic and part.start < part.end
-    ]
+def with_batches(
+    differences: Sequence[Difference], topology: Topology, truth: Recomputed, ledger: Ledger
+) -> list[Difference]:
+    """``differences``; those of results that add up name the offsets of each batch of ``ledger`` behind them.
 
-
-def _offsets(rows: Iterable[Row], flow: Flow, ledger: Ledger) -> dict[tuple[Group, Order], tuple[str, ...]]:
-    """Per group and batch the source offsets that were counted, as ``topic-partition@[first, last]``."""
-    found: dict[tuple[Group, Order], tuple[str, ...]] = {}
-    for row in rows:
-        place = (_group(row, flow), ledger.proofs[row[NUMBER]].order)
-        text = f"{row[RECORDS]} of {flow.source.topic.name}-{row[PARTITION]}@[{row[FIRST]}, {row[LAST]}]"
-        found[place] = (*found.get(place, ()), text)
+    And the batch that is counted twice or left out, where one explains the whole difference. Of each sink the first
+    ``MAX_EXPLAINED`` results are looked into.
+    """
+    found = list(differences)
+    for written in topology.written:
+        if adds_up(written.input):
+            places = (f"topic {written.topic.name}", f"table outputs/{written.table}")
+            groups = dict.fromkeys(_group(one) for one in found if one.kind == OUTPUT and one.place in places)
+            shares = shares_of(list(groups)[:MAX_EXPLAINED], written, truth, ledger)
+            found = [_with(one, written, shares[_group(one)]) if one.place in places else one for one in found]
     return found
 
 
-def _judged_group(row: Row) -> Group:
-    return row[JUDGED_KEY], row[WINDOW_START], row[WINDOW_END]
+def _group(one: Difference) -> Group:
+    return one.key, one.window_start, one.window_end
 
 
-def _group(row: Row, flow: Flow) -> Group:
-    return row[flow.key], row[WINDOW_START], row[WINDOW_END]
+def _with(one: Difference, written: Written, shares: Sequence[BatchShare]) -> Difference:
+    inputs = [f"{share.name} read {read}" for share in shares for read in share.read]
+    cause = batch_between(one, written.fields, shares) if one.verdict == ALTERED else ""
+    return replace(one, cause=cause or one.cause, evidence=(*one.evidence, *inputs[:_MAX_INPUTS]))
 
 
-def _values(row: Row, flow: Flow) -> Values:
-    return {name: row[name] for name in (*flow.aggregate.aggregates, RESULT_TIME)}
+def batch_between(one: Difference, fields: Mapping[str, FieldType], shares: Sequence[BatchShare]) -> str:
+    """The one batch whose share is the whole difference, counted twice or left out; empty where none is."""
+    expected, actual = _values(one.expected), _values(one.actual)
+    for share in shares:
+        if share.added and share.added.keys() <= expected.keys() & actual.keys():
+            for said, sign in (("is counted twice", 1), ("is not counted", -1)):
+                differs = {name: sign * (actual[name] - expected[name]) for name in share.added}
+                if all(_same(fields[name], differs[name], added) for name, added in share.added.items()):
+                    return f"{share.name} {said}"
+    return ""
+
+
+def _values(text: str | None) -> Mapping[str, Any]:
+    """The row of a judged text; nothing where it has none."""
+    if text is None or not text.startswith("{"):
+        return {}
+    row: Mapping[str, Any] = json.loads(text, parse_float=Decimal, parse_int=Decimal)["row"]
+    return row
+
+
+def _same(kind: FieldType, one: Decimal, other: Any) -> bool:
+    return isclose(one, other, rel_tol=1e-9) if kind.kind == "double" else one == other

@@ -45,6 +45,7 @@ from recount.recompute.frames.duck_frames import once as frames_once
 from recount.recompute.operators.recomputed import Recomputed
 from recount.recompute.operators.tracing import RECORD, Tracing
 from recount.recompute.raw_log import once
+from recount.recompute.rules.result_rules import adds_up
 from recount.recompute.rules.time_rules import overdue_ms
 from recount.runtime.errors import Terminal
 from recount.tables.places import Released
@@ -77,9 +78,9 @@ def grace_misses(
     missed = _missed(judged, SEEN_TEXT, f"{COMPLETE}_text")
     explanations = [*_explanations(missed, late, topology), *_of_lookups(missed, unread, topology)]
     found = once(reduce(DataFrame.union, [one.select("row", "late") for one in explanations]).distinct())
-    possible = _named(found)
+    possible, exact = _named(found), _told_by_window(topology)
     made_of: Mapping[_Row, _Named] = {}
-    if sides and any(number > 1 for number, _ in possible.values()):
+    if sides and any(number > 1 for row, (number, _) in possible.items() if row[0] not in exact):
         made_of = _named(_made_of(found, missed, sides, identities))
     known = {_row_of(one): (one.late_records, one.late) for one in before}
     rows = missed.orderBy(SINK, WINDOW_START, "key", "origin").collect()
@@ -87,7 +88,7 @@ def grace_misses(
     for one in rows:
         row = tuple(one.row)
         number, named = possible.get(row, (0, ()))
-        if row in possible and (row in made_of or row in known):
+        if one[SINK] not in exact and row in possible and (row in made_of or row in known):
             number, named = _together(made_of.get(row), known.get(row))
         misses.append(
             GraceMiss(
@@ -104,6 +105,15 @@ def grace_misses(
             )
         )
     return misses
+
+
+def _told_by_window(topology: Topology) -> list[str]:
+    """The topics of sinks of which a late record's windows say exactly which rows it would have changed."""
+    return [
+        sink.topic.name
+        for sink in topology.written
+        if adds_up(sink.input) and not any(map(_judges, above_of(sink.input)))
+    ]
 
 
 def _row_of(miss: GraceMiss) -> _Row:
@@ -220,7 +230,9 @@ def _explanations(missed: DataFrame, ledger: DataFrame, topology: Topology) -> l
     reach_ms = _reach_ms(topology)
     start, end = F.col(WINDOW_START), F.col(WINDOW_END)
     windowless = start.isNull() | F.col("late_start").isNull()
-    touches = (F.col("late_start") <= end + reach_ms) & (F.col("late_end") >= start - reach_ms)
+    near = (F.col("late_start") <= end + reach_ms) & (F.col("late_end") >= start - reach_ms)
+    same = (F.col("late_start") == start) & (F.col("late_end") == end)
+    touches = F.when(F.col(SINK).isin(_told_by_window(topology)), same).otherwise(near)
     above = _is_of_an_operator_above(topology)
     by_key = missed.join(late, F.col("key").eqNullSafe(F.col("late_key")) & (windowless | touches) & above)
     places = missed.withColumn("made_of", F.explode(F.split("origin", r"\+")))

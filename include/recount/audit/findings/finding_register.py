@@ -16,13 +16,13 @@ from recount.audit.certificate.certificate_files import sound
 from recount.audit.certificate.signing import PublicKeys, trusted_in
 from recount.audit.compare.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.compare.published import DELTA, KAFKA
-from recount.audit.compare.results import WindowTotal
+from recount.audit.compare.results import Chart
 from recount.audit.cut.audited_ledger import Ledger
 from recount.audit.cut.in_force import InForce
 from recount.audit.explain.causes import OUTPUT
 from recount.audit.explain.completeness import CORRECTION, LookupShare
 from recount.audit.integrity.evidence import Evidence
-from recount.audit.integrity.table_checksums import LineageChecksums, TableChecksums
+from recount.audit.integrity.table_checksums import LeftRows, TableChecksums
 from recount.certificate.document import Certificate, version_of
 from recount.certificate.finding import (
     UNLISTED,
@@ -81,8 +81,7 @@ class Findings:
     """``ledger`` holds the batches that were judged, ``counts`` the verdicts by ``<place> <verdict>``.
 
     ``before`` is the batch that they follow. ``standing`` says how the findings stand after this audit, once that is
-    known; until then only its own differences count. ``series`` are the totals of the aggregate ``charted``, of which a
-    topology that is no single aggregation has none: that has, for the next audit, up to where each sink's topic was
+    known; until then only its own differences count. For the next audit it has up to where each sink's topic was
     ``read_to``, the checksums of its ``tables``, and the SHA-256 and declaration's ``fingerprint`` of its snapshot.
     ``beyond`` are late records, as ``topic-partition@offset``, that lie before its look back: of ``beyond_found`` the
     first. ``erasures`` are those of the stream so far; ``begins_after`` is the one behind which an audit from the
@@ -99,17 +98,14 @@ class Findings:
     ledger: Ledger
     before: BatchProof | None = None
     frontier_ms: int | None
-    published_ends: Mapping[int, int]
     accounts: tuple[PartitionAccount, ...]
     counts: Mapping[str, int]
     differences: tuple[Difference, ...]
     misses: tuple[GraceMiss, ...]
     evidence: Evidence
     in_force: InForce | None = None
-    charted: str | None = None
-    series: tuple[WindowTotal, ...] = ()
+    chart: Chart | None = None
     standing: Standing | None = None
-    checksums: TableChecksums | None = None
     read_to: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     tables: Mapping[str, TableChecksums] = field(default_factory=dict)
     fingerprint: str | None = None
@@ -117,7 +113,7 @@ class Findings:
     beyond: tuple[str, ...] = ()
     beyond_found: int = 0
     released: Released | None = None
-    built_on: tuple[LineageChecksums, ...] = ()
+    built_on: tuple[LeftRows, ...] = ()
     erasures: tuple[Erasure, ...] = ()
     set_aside: tuple[AsideOrder, ...] = ()
     lookups: tuple[LookupShare, ...] = ()
@@ -295,7 +291,7 @@ def _is_in_order(known: Register, findings: Findings, store: AuditStore) -> Call
 def _would_be_judged(finding: Finding, findings: Findings) -> bool:
     """Whether the audit knew the row of ``finding``: a snapshot has those that its own audit found wrong."""
     seed = findings.seed.run
-    return seed is None or findings.fingerprint is None or finding.last_audit == seed.audit
+    return seed is None or finding.last_audit == seed.audit
 
 
 def _verdicts(found: Sequence[Finding], findings: Findings, store: AuditStore) -> dict[str, str]:

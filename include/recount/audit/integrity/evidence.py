@@ -11,7 +11,6 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from recount.audit.carry.snapshots import RECORDS_AT_HAND
 from recount.audit.compare.committed import CommittedRecord, offsets_in, read_committed
 from recount.audit.compare.published import written_after
 from recount.audit.cut.audited_ledger import Order
@@ -33,6 +32,8 @@ _RECORD = pa.schema(
         "headers": pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()})),
     }
 )
+RECORDS_AT_HAND = 100_000
+"""So many records are read here sooner than Spark has begun."""
 Listed = Sequence[Mapping[str, Any]]
 
 

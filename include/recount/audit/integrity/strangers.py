@@ -3,15 +3,12 @@
 An audit leaves out what batches after its cut wrote, for the stream goes on meanwhile, and the next audit judges that.
 So a writer to a table could hide a row from all audits by naming a batch that never comes, or none.
 
-A single aggregation withdraws nothing, so its tables have no column that says so, and no audit reads one. A writer that
-adds it could hide rows from readers.
-
-Whether the rows that audits and backfills go on from are those that certificates vouch for is said by one digest.
+Whether the rows that backfills go on from are those that certificates vouch for is said by one digest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
@@ -24,20 +21,18 @@ from deltalake.exceptions import DeltaError
 from pyspark.errors import AnalysisException
 
 from recount.audit.carry.erased_keys import ErasedKeys
-from recount.audit.carry.store import CORRECTIONS, PARTIALS, PUBLISHED, AuditStore, Run, Seed
+from recount.audit.carry.store import CORRECTIONS, AuditStore, Run, Seed
 from recount.audit.compare.published import written_after
 from recount.audit.cut.audited_ledger import LEDGER, Ledger, Order
 from recount.audit.findings.finding_register import certified
-from recount.audit.integrity.table_checksums import ALL_FILES, KeptRows, LineageChecksums
-from recount.audit.integrity.table_files import correction_places, output_places, side_places
+from recount.audit.integrity.table_checksums import ALL_FILES, Checksum, LeftRows
+from recount.audit.integrity.table_files import output_places, side_places
 from recount.certificate.finding import Difference
-from recount.declare.columns import BATCH, GENERATION, IS_NULL
+from recount.declare.columns import BATCH, GENERATION
 from recount.declare.topology import Topology
-from recount.recompute.single_flow import flow_of
 from recount.runtime.errors import RecountError, Terminal
 from recount.runtime.settings import Settings
-from recount.tables.batch_proofs import removable
-from recount.tables.places import Released, Tables
+from recount.tables.places import Tables
 
 MAX_STRANGERS = 100
 """So many batches are named per table."""
@@ -102,40 +97,6 @@ def _overfull(place: str, batch: Order, rows: int, wrote: int) -> Difference:
     )
 
 
-def hidden_rows(tables: Tables, topology: Topology) -> list[Difference]:
-    """A difference for each table of a single aggregation with rows that are marked as withdrawn."""
-    if flow_of(topology) is None:
-        return []
-    paths = output_places(tables, topology) | correction_places(tables, topology)
-    found = {place: _withdrawn(path) for place, path in paths.items()}
-    return [
-        Difference(
-            kind=LEDGER,
-            place=place,
-            verdict="extra",
-            expected="no row that is withdrawn",
-            actual=f"{rows} rows",
-            cause="an aggregation withdraws nothing: somebody else has marked them, for readers to pass over",
-            evidence=(f"column {IS_NULL}",),
-        )
-        for place, rows in found.items()
-        if rows
-    ]
-
-
-def _withdrawn(path: str) -> int:
-    if not DeltaTable.is_deltatable(path):
-        return 0
-    rows = pl.scan_delta(path)
-    # Delta and Spark do not tell Id and id apart
-    own = {name: kind for name, kind in rows.collect_schema().items() if name.lower() == IS_NULL}
-    marked = [
-        pl.col(name).fill_null(value=False) if kind == pl.Boolean() else pl.col(name).is_not_null()
-        for name, kind in own.items()
-    ]
-    return int(rows.select(pl.any_horizontal(marked).sum()).collect().item()) if marked else 0
-
-
 def _named_after(path: str, last: Order) -> Mapping[_Named, int]:
     """How many rows name which batch after ``last``, or none; the table of a sink that is new may not be there yet."""
     if not DeltaTable.is_deltatable(path):
@@ -185,12 +146,9 @@ def damage_told(stream: str, command: str = "recount audit") -> Iterator[None]:
         ) from error
 
 
-_OF_AGGREGATIONS = (PARTIALS, PUBLISHED)
-
-
 @dataclass(frozen=True, kw_only=True)
-class Lineage:
-    """Rows that the audits of ``stream`` have left for those to come; ``erased`` keys are removed from them."""
+class LeftForBackfills:
+    """Rows that the audits of ``stream`` have left for backfills; ``erased`` keys are removed from them."""
 
     settings: Settings
     stream: str
@@ -201,80 +159,38 @@ class Lineage:
         """Read it with the keys that are erased now."""
         return cls(settings=settings, stream=stream, erased=ErasedKeys.of(settings, stream))
 
-    def differences(self, seed: Run | None) -> list[Difference]:
-        """The tables in which somebody has written to the rows that an audit which begins at ``seed`` goes on from."""
-        return [
-            Difference(
-                kind=LEDGER,
-                place=f"table audits/{self.stream}/{table}",
-                verdict="altered",
-                expected=f"the rows that the audit {part.audit} and those before it left",
-                actual="other rows",
-                cause="somebody wrote to the table, and results of late records follow from it: see who can, and audit "
-                "--from-the-beginning; where the log is not there any more, restore the table and accept this",
-                evidence=(f"audit {part.audit}",),
-            )
-            for part, rows in (self._sections(seed) if seed else ())
-            for table in part.altered(rows)
-        ]
+    def is_altered(self, run: Run) -> bool:
+        """Whether somebody has written to what ``run`` has left."""
+        store = AuditStore(None, Tables(self.settings.data), self.stream)
+        return any(
+            part.is_altered(CORRECTIONS, store.rows(CORRECTIONS, [part.audit]))
+            for part in self._told_by(run)
+            if CORRECTIONS in part.tables
+        )
 
-    def require_unaltered(self, audit: str) -> None:
-        """Raise ``Terminal`` where somebody has written to what the complete ``audit`` has left."""
-        found = self.differences(self._store.seed_of(audit).run)
-        if found:
+    def require_unaltered(self, run: Run) -> None:
+        """Raise ``Terminal`` where somebody has written to it."""
+        if self.is_altered(run):
             raise Terminal(
-                f"what the audits of {self.stream} go on from is not what they left",
-                given="; ".join(f"other rows in {one.place}, {', '.join(one.evidence)}" for one in found),
+                f"what the audits of {self.stream} have left for a backfill is not what they left",
+                given=f"other rows in table audits/{self.stream}/{CORRECTIONS}, audit {run.audit}",
                 expected="the rows that their certificates vouch for",
-                remedy=f"see who can write to these tables, and run `recount audit --stream {self.stream} "
-                "--from-the-beginning`; where the log is not there any more, restore the tables",
+                remedy=f"see who can write to this table, and run `recount audit --stream {self.stream}`",
             )
 
-    def built_on(
-        self, seed: Seed, audit: str, released: Released | None, *, is_altered: bool
-    ) -> tuple[LineageChecksums, ...]:
-        """Return what the certificate of ``audit``, which began at ``seed``, says.
-
-        Where ``is_altered`` it goes on saying what the rows before were, so that every night finds them altered.
-        """
-        before = self._told_by(seed.run) if is_altered and seed.run else ()
-        audits = [audit] if before else [*seed.lineage, audit]
-        rows = rows_of(self._store, audits, _OF_AGGREGATIONS)
-        return (*before, LineageChecksums.of(audit, rows, KeptRows.of("window", released)))
-
-    def _told_by(self, run: Run) -> tuple[LineageChecksums, ...]:
+    def _told_by(self, run: Run) -> tuple[LeftRows, ...]:
         """Return what the certificate of ``run`` says; behind an erasure what its row says, signed by the erasure."""
         newest = self.erased.newest
         told = certified(self.settings, self.stream, f"{run.audit}.json")
         if told is None or (newest is not None and newest.audit == run.audit):
             return run.built_on
         # certificates of earlier releases say nothing
-        return msgspec.convert(told.get("built_on") or [], tuple[LineageChecksums, ...])
-
-    def _sections(self, run: Run) -> Iterator[tuple[LineageChecksums, Mapping[str, pl.LazyFrame]]]:
-        """Yield what is said of the lineage of ``run``, each with its rows; nothing where some may be removed."""
-        gone = removable(self.settings.data, self.settings.reports, self.stream)
-        begin = 0
-        for part in self._told_by(run):
-            end = run.lineage.index(part.audit) + 1 if part.audit in run.lineage else begin
-            is_there = gone is None or (part.kept is not None and part.kept.since_ms >= gone.before_ms)
-            if is_there or CORRECTIONS in part.tables:
-                yield part, rows_of(self._store, run.lineage[begin:end], part.tables)
-            begin = end
-
-    @property
-    def _store(self) -> AuditStore:
-        return AuditStore(None, Tables(self.settings.data), self.stream)
+        return msgspec.convert(told.get("built_on") or [], tuple[LeftRows, ...])
 
 
-def corrections_kept(store: AuditStore, audit: str) -> LineageChecksums:
-    """Return what the certificate of ``audit``, of any topology, says of rows that a backfill would publish."""
-    return LineageChecksums.of(audit, rows_of(store, [audit], (CORRECTIONS,)), None)
-
-
-def rows_of(store: AuditStore, audits: Sequence[str], tables: Iterable[str]) -> dict[str, pl.LazyFrame]:
-    """Return by table the rows that ``audits`` have left for others to go on from; of corrections, the last audit's."""
-    return {table: store.rows(table, audits[-1:] if table == CORRECTIONS else audits) for table in tables}
+def corrections_kept(store: AuditStore, audit: str) -> LeftRows:
+    """Return what the certificate of ``audit`` says of the rows that a backfill would publish."""
+    return LeftRows(audit=audit, tables={CORRECTIONS: Checksum.of(store.rows(CORRECTIONS, [audit]))})
 
 
 def written_since(table: str, seed: Seed) -> Difference:

@@ -1,10 +1,10 @@
-"""Checksums of a sink's tables and of what audits go on from: they show a write to rows judged before.
+"""Checksums of a sink's tables and of what backfills go on from: they show a write to rows judged before.
 
 The batches that an audit has judged write no more rows, nor does a backfill that is published. So an audit that goes on
 from a cut may pass over earlier rows only while they are those that the audit before saw.
 
-Partials, and copies that were seen on Kafka, have checksums too: a backfill publishes what partials come to, and no
-audit recomputes them from the log. So a certificate says what they were, and the next audit compares.
+The rows that an audit has kept for a backfill have a checksum too: the backfill publishes them, so a certificate says
+what they were.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from recount.audit.compare.published import written_after
 from recount.audit.cut.audited_ledger import Order
-from recount.declare.columns import BACKFILL_NUMBER, ORIGIN, RESULT_TIME, REVISION
+from recount.declare.columns import BACKFILL_NUMBER, IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.tables.places import AGE_COLUMN, Ageing, Released, Tables
 
@@ -46,8 +46,14 @@ class Checksum:
         return cls(secret=secret, columns=columns, value=_summed(rows, secret, columns))
 
     def holds(self, rows: pl.LazyFrame) -> bool:
-        """Whether ``rows`` are the same still; columns that are younger do not count."""
-        is_there = set(self.columns) <= set(rows.collect_schema().names())
+        """Whether ``rows`` are the same still; columns that are younger do not count, but one that withdraws rows."""
+        schema = rows.collect_schema()
+        is_there = set(self.columns) <= schema.keys()
+        # Delta and Spark do not tell Id and id apart
+        for name in schema.keys() - set(self.columns):
+            if name.lower() == IS_NULL:
+                marked = pl.col(name) if schema[name] == pl.Boolean() else pl.col(name).is_not_null()
+                rows = rows.filter(~marked.fill_null(value=False))
         return is_there and _summed(rows, self.secret, self.columns) == self.value
 
 
@@ -190,30 +196,16 @@ def _summed(rows: pl.LazyFrame, secret: int, columns: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LineageChecksums:
-    """Checksums by table, of the rows that ``audit``, which took them, and audits before it had left.
+class LeftRows:
+    """Checksums by table, of the rows that ``audit`` has left.
 
-    Only rows of windows that are ``kept`` count (None: all). Where ``polars`` is another version than the installed
-    one, nothing can be said: it may hash otherwise.
+    Where ``polars`` is another version than the installed one, nothing can be said: it may hash otherwise.
     """
 
     audit: str
     tables: Mapping[str, Checksum]
-    kept: KeptRows | None
     polars: str = field(default_factory=lambda: pl.__version__)
 
-    @classmethod
-    def of(cls, audit: str, tables: Mapping[str, pl.LazyFrame], kept: KeptRows | None) -> Self:
-        """Return the checksums of the rows of ``tables`` now."""
-        sums = {name: Checksum.of(_among(rows, kept)) for name, rows in tables.items()}
-        return cls(audit=audit, tables=sums, kept=kept)
-
-    def altered(self, tables: Mapping[str, pl.LazyFrame]) -> list[str]:
-        """The tables whose rows are others now."""
-        if self.polars != pl.__version__:
-            return []
-        return [name for name, told in self.tables.items() if not told.holds(_among(tables[name], self.kept))]
-
-
-def _among(rows: pl.LazyFrame, kept: KeptRows | None) -> pl.LazyFrame:
-    return rows if kept is None else kept.among(rows)
+    def is_altered(self, table: str, rows: pl.LazyFrame) -> bool:
+        """Whether ``rows``, which ``table`` has now, are others."""
+        return self.polars == pl.__version__ and table in self.tables and not self.tables[table].holds(rows)

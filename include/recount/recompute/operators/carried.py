@@ -49,9 +49,8 @@ from recount.recompute.frames.duck_columns import Column, named
 from recount.recompute.frames.duck_frames import Frame, frame_of
 from recount.recompute.frames.duck_handover import Handover
 from recount.recompute.operators.frontiers import NONE_DUE, Reached
-from recount.recompute.operators.log_order import is_ordered
+from recount.recompute.operators.log_order import NotRecomputable, is_ordered
 from recount.recompute.operators.log_rows import REACHED, TURN, TURN_TYPE
-from recount.recompute.single_flow import NotRecomputable
 
 KEY_NAME, ID_NAME = "key", "id"
 """What the columns of a frame are called that have the key, and what deduplication goes by."""
@@ -123,8 +122,7 @@ def require_incremental(nodes: Iterable[Node]) -> None:
 class Carrying:
     """Reads what was ``carried`` to each operator of a topology, and notes what each of them keeps.
 
-    ``names`` are those of the operators. Clocks of which nothing was carried stand as the interval ``begins``.
-    ``kept`` has what makes each frame; nothing is computed before it is asked for.
+    ``names`` are those of the operators. ``kept`` has what makes each frame; nothing is computed before it is read.
     """
 
     handover: Handover
@@ -132,7 +130,6 @@ class Carrying:
     carried: Carried | None
     look_back_ms: int
     batches: int = 0
-    begins: Reached = field(default_factory=Reached.nowhere)
     kept: dict[str, Callable[[], Frame]] = field(default_factory=dict)
     asked: dict[Node, None] = field(default_factory=dict)
     _columns: dict[str, list[str]] = field(default_factory=dict)
@@ -148,16 +145,10 @@ class Carrying:
         look_back_ms: int,
         *,
         batches: int = 0,
-        begins: Reached | None = None,
     ) -> Carrying:
-        """For ``topology``, where nothing was ``carried`` from where it ``begins``, and an interval of ``batches``."""
+        """For ``topology`` and an interval of ``batches``."""
         made = cls(
-            handover=handover,
-            names=names_of(topology),
-            carried=carried,
-            look_back_ms=look_back_ms,
-            batches=batches,
-            begins=begins or Reached.nowhere(),
+            handover=handover, names=names_of(topology), carried=carried, look_back_ms=look_back_ms, batches=batches
         )
         if carried is not None:
             require_incremental(topology.nodes())
@@ -200,7 +191,7 @@ class Carrying:
 
     def stood(self, clock: str) -> Reached:
         """How far ``clock`` had come at the last cut."""
-        return self._stood.get(clock, self.begins)
+        return self._stood.get(clock, Reached.nowhere())
 
     def frontier_before_ms(self, node: Node) -> int:
         """How far the frontier of ``node`` had come at the last cut, less what the operators above delay.

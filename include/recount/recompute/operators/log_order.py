@@ -18,12 +18,16 @@ from recount.declare.operators.tables import Suppress, TableAggregate, TableFilt
 from recount.declare.topology import Topology
 from recount.declare.windows import GlobalWindow, LastN, TimeWindows
 from recount.recompute.rules.time_rules import goes_by_offset, topics_awaited
-from recount.recompute.single_flow import NotRecomputable
+from recount.runtime.errors import Terminal
 
 Holds = Literal["records", "changes", "latest"]
 Readers = Mapping[Node, Sequence[tuple[Node, int]]]
 _ONE_BY_ONE = (Filter, SelectKey, FlatMap, Merge, WindowedAggregate, StreamStreamJoin, Deduplicate, InOrder, Process)
 """Operators to which every update means something, so that they cannot read a table's last ones only."""
+
+
+class NotRecomputable(Terminal):
+    """A topology with an operator that the recompute does not know."""
 
 
 def is_ordered(node: Node) -> bool:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from recount.declare.columns import BEYOND, RECORDS, RESULT_TIME
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.frames import duck_functions as F
 from recount.recompute.frames.duck_columns import ROWS_UP_TO, Column, Window, named
-from recount.recompute.frames.duck_frames import Frame, once
+from recount.recompute.frames.duck_frames import Frame, frame_of, once
 from recount.recompute.operators.carried import IS_NEW
 from recount.recompute.operators.log_aggregates import BEFORE, Over
 from recount.recompute.operators.log_order import is_running
 from recount.recompute.operators.log_rows import (
+    OFFSET,
     ORDER,
+    PARTITION,
     STREAM_TIME,
     TIME,
+    TOPIC,
     TURN,
     Rows,
     derived,
@@ -37,6 +40,7 @@ from recount.recompute.rules.time_rules import overdue_ms, replaced_for_ms
 
 START, END, IS_LATE = "__start", "__end", "__is_late"
 TOUCHED = "__touched"
+FIRST, LAST, BATCH, RECORDS = "first", "last", "batch", "records"
 _IS_FIRST, _STRETCH, _IN_DOUBT = "__is_first", "__stretch", "__in_doubt"
 _BOUNDS = [
     T.StructField(START, T.LongType()),
@@ -118,19 +122,44 @@ def amounts(node: WindowedAggregate, placed: Frame) -> Frame:
     )
 
 
-def partials(node: WindowedAggregate, placed: Frame, *further: str) -> Frame:
-    """The amounts of the ``placed`` rows in each window, by the columns ``further``: partials that can be merged.
+def batch_shares(
+    node: WindowedAggregate, came: Frame, groups: Sequence[Sequence[Any]], spans: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Shares of the batches of ``spans``, on time, in each of ``groups`` (key as text, and bounds), by partition.
 
-    Columns: the key, ``window_start``, ``window_end``, ``further``, each aggregate, what is ``BEYOND`` the sums that
-    need it, ``recount_timestamp_ms`` (the largest) and ``recount_records`` (how many rows).
+    ``came`` are the placed rows. A span has topic, partition, start and end of offsets, and the number of the
+    ``BATCH`` that read them. A row has these, each aggregate, how many ``RECORDS``, ``FIRST`` and ``LAST`` offset.
     """
-    group = [named(node.key), F.col(START).alias(WINDOW_START), F.col(END).alias(WINDOW_END), *map(F.col, further)]
-    made = [one.alias(name.removeprefix(BEFORE)) for name, one in _over(node, placed).amounts(node.aggregates).items()]
-    told = [F.largest(TIME).alias(RESULT_TIME), F.count_of(F.lit(1)).alias(RECORDS)]
-    found = placed.group_by(*group).agg(*made, *told)
-    apart = [name for name in node.aggregates if isinstance(found.schema[name].dataType, T.StructType)]
-    beyond = {BEYOND + name: named(name).part("beyond") for name in apart}
-    return found.with_columns({**beyond, **{name: named(name).part("total") for name in apart}})
+    wanted = _table([("of_key", pa.string()), ("of_start", pa.int64()), ("of_end", pa.int64())], groups)
+    read = _table(
+        [
+            ("of_topic", pa.string()),
+            ("of_partition", pa.int32()),
+            ("since", pa.int64()),
+            ("until", pa.int64()),
+            (BATCH, pa.int64()),
+        ],
+        [(one["topic"], one["partition"], one["start"], one["end"], one[BATCH]) for one in spans],
+    )
+    key = named(node.key).cast("string")
+    of_group = (key == F.col("of_key")) & (F.col(START) == F.col("of_start")) & (F.col(END) == F.col("of_end"))
+    mine = came.where(~F.col(IS_LATE)).join(frame_of(came.database, [wanted], wanted.schema), of_group, "left_semi")
+    of_batch = (F.col(TOPIC) == F.col("of_topic")) & (F.col(PARTITION) == F.col("of_partition"))
+    of_batch &= (F.col(OFFSET) >= F.col("since")) & (F.col(OFFSET) < F.col("until"))
+    numbered = once(mine.join(frame_of(came.database, [read], read.schema), of_batch))
+    group = [key.alias("key"), F.col(START).alias(WINDOW_START), F.col(END).alias(WINDOW_END)]
+    made = numbered.group_by(*group, BATCH, F.col(TOPIC).alias("topic"), PARTITION).agg(
+        *(result.alias(name) for name, result in _over(node, numbered).results(node.aggregates).items()),
+        F.count_of().alias(RECORDS),
+        F.smallest(OFFSET).alias(FIRST),
+        F.largest(OFFSET).alias(LAST),
+    )
+    return made.sorted_by(WINDOW_START, BATCH, "topic", PARTITION).rows()
+
+
+def _table(columns: Sequence[tuple[str, pa.DataType]], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    schema = pa.schema(columns)
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def _over(node: WindowedAggregate, placed: Frame, running: Window | None = None) -> Over:

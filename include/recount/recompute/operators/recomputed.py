@@ -23,10 +23,10 @@ from recount.recompute.frames import duck_functions as F
 from recount.recompute.frames.duck_columns import named
 from recount.recompute.frames.duck_frames import Frame, once
 from recount.recompute.frames.duck_handover import Given, Handover, Room
-from recount.recompute.operators import log_sources, log_tables
+from recount.recompute.operators import log_sources, log_tables, log_windows
 from recount.recompute.operators.beginnings import Beginning
 from recount.recompute.operators.carried import LOOK_BACK_MS, Carried, Carrying, NotIncremental
-from recount.recompute.operators.frontiers import NONE_DUE, BatchEnds, Partition, Reached
+from recount.recompute.operators.frontiers import NONE_DUE, BatchEnds, Partition
 from recount.recompute.operators.log_clocks import Clocks, Journal
 from recount.recompute.operators.log_joins import table_joined
 from recount.recompute.operators.log_order import is_asked_by_time, require_updates
@@ -35,12 +35,11 @@ from recount.recompute.operators.log_stateless import flat_mapped, in_range_or_n
 from recount.recompute.operators.log_tables import TableEnds
 from recount.recompute.operators.stateful import Readers, Stateful
 from recount.recompute.raw_log import Ranges, RawLog
-from recount.recompute.rules.result_rules import fields_needed, topics_that_need_keys
+from recount.recompute.rules.result_rules import adds_up, fields_needed, topics_that_need_keys
 
 _ROOM = Room()
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
 _NOTHING_DONE: Mapping[str, int] = MappingProxyType({})
-_STOOD_NOWHERE: Mapping[Partition, int] = MappingProxyType({})
 _ALWAYS_READ: Mapping[str, Mapping[str, Mapping[int, int]]] = MappingProxyType({})
 
 
@@ -62,9 +61,9 @@ class Recomputed:
 
     Of an interval of the log, ``again`` has for sinks of final results all due windows within the look back, whether
     they left in this interval or before, all that end after ``again_ends_after_ms``, and for sinks of lookups the
-    records since ``again_since_ms``. Without
-    lateness ``taken_back`` has the rows that left a join alone before, and would not have, for their partner has come.
-    See ``recount.recompute.operators.carried``.
+    records since ``again_since_ms``; ``added``, for sinks of results that add up, what windows get that are older.
+    Without lateness ``taken_back`` has the rows that left a join alone before, and would not have, for their partner
+    has come. See ``recount.recompute.operators.carried``.
 
     ``rows`` are what leaves each operator, which ``recount.recompute.operators.tracing`` follows.
     """
@@ -75,6 +74,7 @@ class Recomputed:
     again_since_ms: Mapping[Written, int]
     again_ends_after_ms: Mapping[Written, int]
     taken_back: Mapping[Written, DataFrame]
+    added: Mapping[Written, DataFrame]
     rows: Mapping[Node, Rows]
     handover: Handover
     ledgers: Given[str]
@@ -175,18 +175,15 @@ def recomputed(
     done_before: Mapping[str, int] = _NOTHING_DONE,
     read_since: Mapping[str, Mapping[str, Mapping[int, int]]] = _ALWAYS_READ,
     carried: Carried | None = None,
-    stood: Mapping[Partition, int] = _STOOD_NOWHERE,
     look_back_ms: int = LOOK_BACK_MS,
     same_logs: Recomputed | None = None,
+    closed_ms: int | None = None,
     room: Room = _ROOM,
 ) -> Recomputed:
     """Recompute ``topology`` from the raw ``logs`` of its source topics, from their beginning.
 
     With what was ``carried`` it goes on from the last cut: ``logs``, ``batches`` and all else are those of one interval
     (``recount.recompute.operators.carried``).
-
-    ``stood`` are the stream times of partitions before ``logs``, where nothing else is carried: all results are then
-    made of the interval alone.
 
     ``limits`` say by topic and partition which event times were absurd when they were read. Without ``lateness`` the
     grace is unlimited: the difference is what lateness has cost. ``table_ends`` say how far a table had been read when
@@ -197,6 +194,7 @@ def recomputed(
     many of the batches were done by then: of these sinks ``results`` hold what left after them. ``read_since`` has by
     topic the fields that were added to it, and by partition the offset from which on they were read. ``same_logs`` is
     another recompute of the interval, whose decoded logs are taken in place of ``logs``: release it after this one.
+    Windows that are closed at the frontier ``closed_ms`` were so before an upgrade to a longer grace, and stay it.
     ``room`` limits memory, and says where many rows pass between Spark and DuckDB.
 
     Raises ``NotIncremental`` where it cannot go on, and ``NotRecomputable`` for what is no function of the log: an
@@ -231,8 +229,7 @@ def recomputed(
         }
     )
     entries = {topic: log_sources.entries(log) for topic, log in decoded.items()}
-    stands = Reached(last_ms=NONE_DUE, stream_times=stood)
-    carrying = Carrying.of(handover, topology, carried, look_back_ms, batches=len(batches or ()), begins=stands)
+    carrying = Carrying.of(handover, topology, carried, look_back_ms, batches=len(batches or ()))
     clocks = Clocks(
         entries=entries,
         lateness=lateness,
@@ -244,11 +241,13 @@ def recomputed(
     operators = Stateful(
         lateness=lateness, table_ends=table_ends, batches=batches, journal=journal, carrying=carrying, clocks=clocks
     )
+    operators.closed_ms = NONE_DUE if closed_ms is None else closed_ms
     results: dict[Written, Frame] = {}
     again: dict[Written, Frame] = {}
     again_since_ms: dict[Written, int] = {}
     again_ends_after_ms: dict[Written, int] = {}
     taken_back: dict[Written, Frame] = {}
+    added: dict[Written, Frame] = {}
     rows: dict[Node, Rows] = {}
     forks, readers = topology.forks(), topology.readers()
     for node in topology.nodes():
@@ -278,6 +277,8 @@ def recomputed(
             if replaced is not None and WINDOW_END in node.fields:
                 deleted = replaced.frame.where(IS_NULL)
                 results[node] = results[node].union(_result(node, replaced.with_frame(node, deleted)))
+            if adds_up(node.input) and node.input in operators.added:
+                added[node] = _result(node, log_windows.aggregated(node.input, operators.added[node.input]))
             gone = operators.all_taken_back(node.input)
             if gone is not None:
                 taken_back[node] = _result(node, gone)
@@ -307,6 +308,7 @@ def recomputed(
         again_since_ms=again_since_ms,
         again_ends_after_ms=again_ends_after_ms,
         taken_back=handover.all_given(taken_back),
+        added=handover.all_given(added),
         rows=rows,
         handover=handover,
         ledgers=handover.all_given(ledgers),

@@ -30,6 +30,7 @@ from recount.recompute.operators.frontiers import (
 )
 from recount.recompute.operators.log_clocks import Clocks, Journal
 from recount.recompute.operators.log_order import (
+    NotRecomputable,
     closing,
     leaves_at_once,
     leaves_when_read,
@@ -58,7 +59,6 @@ from recount.recompute.operators.log_rows import (
 from recount.recompute.operators.log_stateless import or_deleted, returned, stateless
 from recount.recompute.operators.windowed_rows import Windowing
 from recount.recompute.rules.time_rules import goes_by_offset, overdue_ms, waited_above_ms, waits_ms
-from recount.recompute.single_flow import NotRecomputable
 
 BEYOND_SCHEMA = "topic string, partition int, offset long, timestamp_ms long, operator string"
 
@@ -86,7 +86,8 @@ class Stateful:
     processors made, beside the records for which they raised, ``tried`` the records that folds were tried with,
     ``looked_up_rows`` what lookups found, ``asked`` that of the rows of this interval,
     ``waiting`` the rows that wait for a table in which they can look a limited time back,
-    ``beyond`` those that came too late even for what was carried.
+    ``beyond`` those that came too late even for what was carried, ``added`` those of them whose windows add up.
+    What was closed at ``closed_ms`` stays closed.
     """
 
     lateness: bool
@@ -107,6 +108,8 @@ class Stateful:
     overtaken: dict[Node, Frame] = field(default_factory=dict)
     waiting: dict[Node, Frame] = field(default_factory=dict)
     beyond: list[Frame] = field(default_factory=list)
+    added: dict[WindowedAggregate, Frame] = field(default_factory=dict)
+    closed_ms: int = NONE_DUE
 
     def windowed(self, node: WindowedAggregate, above: Rows) -> Rows:
         """Records placed in windows, the late ones noted for each, the others aggregated."""
@@ -459,7 +462,10 @@ class Stateful:
         return None
 
     def report_overtaken(self, readers: Readers) -> None:
-        """Report what would change more than ``again`` and ``taken_back`` say, where nothing is late."""
+        """Report what would change more than ``added``, ``again`` and ``taken_back`` say."""
+        for added_to, rows in self.added.items():
+            if not _ends_in_sinks(added_to, readers, ()):
+                self.report_beyond(added_to, rows)
         if self.lateness:
             return
         for node, changes in self.overtaken.items():

@@ -21,7 +21,7 @@ from recount.recompute.operators.log_sessions import is_out_of_reach, with_reach
 from recount.recompute.operators.log_stateless import tried
 from recount.recompute.operators.log_windows import END, IS_LATE, START, TOUCHED
 from recount.recompute.rules.number_rules import newest_start
-from recount.recompute.rules.result_rules import tries_folds
+from recount.recompute.rules.result_rules import adds_up, tries_folds
 from recount.recompute.rules.time_rules import overdue_ms, replaced_for_ms
 
 if TYPE_CHECKING:
@@ -106,9 +106,18 @@ class Windowing:
         since_ms = self._since_before_ms()
         if since_ms < NONE_DUE // 2:
             return on_time
+        since_ms = self._or_closed_ms(since_ms, self.operators.carrying.look_back_ms)
         is_gone = overdue_ms(self._closing, F.col(END), F.lit(since_ms)) >= 0
-        self.operators.report_beyond(self.node, on_time.where(is_gone & F.col(IS_NEW)))
+        gone = on_time.where(is_gone & F.col(IS_NEW))
+        if adds_up(self.node):
+            self.operators.added[self.node] = gone
+        else:
+            self.operators.report_beyond(self.node, gone)
         return on_time.where(~is_gone)
+
+    def _or_closed_ms(self, frontier_ms: int, behind_ms: int = 0) -> int:
+        """``frontier_ms``, or what is ``behind_ms`` the frontier that closes what was closed before an upgrade."""
+        return max(frontier_ms, behind(self.operators.closed_ms, behind_ms))
 
     def _within_reach_of_sessions(self, known: Frame) -> Frame:
         """Without new records that were on time and could be in a session that is not carried."""
@@ -206,7 +215,7 @@ class Windowing:
         node, operators = self.node, self.operators
         is_final = node.emission.kind == "final"
         if is_final:
-            rows = rows.where(~self._is_open(operators.clocks.frontier_now_ms(node)))
+            rows = rows.where(~self._is_open(self._or_closed_ms(operators.clocks.frontier_now_ms(node))))
         made = log_windows.aggregated(node, rows)
         results = made.frame
         if before is not None and self._replaced_for_ms is not None:
@@ -220,7 +229,7 @@ class Windowing:
         elif not is_final:
             left = results
         else:
-            frontier_ms = operators.carrying.frontier_before_ms(node)
+            frontier_ms = self._or_closed_ms(operators.carrying.frontier_before_ms(node))
             left = results
             if is_carried:
                 left = results.where(F.col(TOUCHED) | self._is_open(frontier_ms))

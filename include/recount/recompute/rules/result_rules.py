@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from recount.declare.expression_types import columns_of
 from recount.declare.expressions import Expression
@@ -28,7 +28,7 @@ from recount.declare.operators.stateless import Repartition, Select
 from recount.declare.operators.tables import TableAggregate, ToTable
 from recount.declare.schema import FieldType
 from recount.declare.topology import Topology
-from recount.declare.windows import LastN, SessionWindows, SlidingWindows
+from recount.declare.windows import LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.recompute.rules.time_rules import is_held_back
 from recount.runtime.errors import Terminal
 
@@ -66,6 +66,20 @@ def tries_folds(node: WindowedAggregate) -> bool:
         case _:
             is_known_at_once = True
     return is_known_at_once and not is_held_back(node) and not _is_replaced(node.input)
+
+
+def adds_up(node: Node) -> TypeGuard[WindowedAggregate]:
+    """Whether the results of ``node`` for two sets of records come to those for all of them, each added to the other.
+
+    Of counts, sums, minima and maxima over time windows, so that a window that is not carried can still be judged.
+    """
+    return (
+        isinstance(node, WindowedAggregate)
+        and isinstance(node.windows, TimeWindows)
+        and node.emission.kind != "each record"
+        and all(aggregate.kind in ("count", "sum", "min", "max") for aggregate in node.aggregates.values())
+        and not _is_replaced(node.input)
+    )
 
 
 def _is_replaced(above: Node) -> bool:
