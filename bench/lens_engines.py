@@ -34,8 +34,8 @@ from bench.session import machine
 from bench.table import Rows
 from recount.advise.engine_clocks import KAFKA_STREAMS
 from recount.advise.engine_clocks import STRUCTURED_STREAMING as STRUCTURED
-from recount.advise.lens_answer import Figures, looked_at
-from recount.advise.lens_command import COUNTS, between
+from recount.advise.lens_answer import COUNTS, Figures, looked_at
+from recount.advise.lens_command import between
 from recount.advise.lens_log import CUTS, PARTS, Modelled, Span, records_of, span_of
 from recount.declare.aggregates import count
 from recount.declare.topology import Topology, stream

@@ -130,8 +130,7 @@ def judged_by(span: Span, reaching: Reaching) -> pl.DataFrame:
     ``is_judged``, ``start``, ``end``, and who counts it.
     """
     clocks = {KAFKA_STREAMS: kafka_streams(span, reaching), STRUCTURED_STREAMING: structured_streaming(span, reaching)}
-    rows = reaching.rows.select("row", "key", "time_ms", "own_ms", "is_judged")
-    windows = reaching.modelled.windows
+    rows, windows = reaching.rows.select("row", "key", "time_ms", "own_ms", "is_judged"), reaching.modelled.windows
     if isinstance(windows, SessionWindows):
         return _in_sessions(windows, reaching, rows, clocks)
     by_engine = {f"{engine} {name}": clock for engine, one in clocks.items() for name, clock in one._asdict().items()}

@@ -25,7 +25,13 @@ FIRST = 10
 """How many records and results are listed of each engine, unless more are asked for."""
 _PLACES = 10
 _JUDGED = "is_judged"
-_COUNTS = ("dropped", "dropped_of_ours", "lost", "changed", "added")
+COUNTS = {
+    "records dropped": "dropped",
+    "of these counted by Recount": "dropped_of_ours",
+    "results lost": "lost",
+    "results changed or lost": "changed",
+    "results that Recount has not": "added",
+}
 Figures = Mapping[str, Any]
 
 
@@ -101,7 +107,7 @@ class _Answers:
         return {
             "engine": engine,
             "assumed": list(_assumed(engine, self.found)),
-            **{name: {"least": few, "most": many} for name, (few, many) in zip(_COUNTS, bounds, strict=True)},
+            **{name: {"least": few, "most": many} for name, (few, many) in zip(COUNTS.values(), bounds, strict=True)},
             "records": [self._record(row, is_sure) for row, is_sure in records.iter_rows()],
             "results": [self._result(engine, *row) for row in changed.select(RESULT, "is_changed").iter_rows()],
         }

@@ -12,7 +12,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
-from recount.advise.lens_answer import FIRST, Figures, LensAnswer, looked_at
+from recount.advise.lens_answer import COUNTS, FIRST, Figures, LensAnswer, looked_at
 from recount.advise.lens_log import Modelled, records_of, span_of
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.registry import declared
@@ -24,13 +24,6 @@ from recount.runtime.times import A_TIME, instant_ms, quantity, told_time
 from recount.tables.batch_proofs import Proofs
 from recount.tables.places import Tables
 
-COUNTS = {
-    "records dropped": "dropped",
-    "of these counted by Recount": "dropped_of_ours",
-    "results lost": "lost",
-    "results changed or lost": "changed",
-    "results that Recount has not": "added",
-}
 RESULT_HEADS = ("key", "window", "Recount", "fewest dropped", "most dropped", "records missing")
 
 
@@ -76,10 +69,11 @@ def told(said: Figures) -> Iterator[str | Table]:
         yield from (f"- {sentence}" for sentence in engine["assumed"])
         if engine["results"]:
             yield _table(RESULT_HEADS, result_cells(engine))
-        if records := engine["records"]:
-            dropped = ("certainly" if one["is_certain"] else "possibly" for one in records)
-            cells = ((one["place"], one["key"], told_time(one["time_ms"])) for one in records)
-            rows = ((*three, which) for three, which in zip(cells, dropped, strict=True))
+        if engine["records"]:
+            rows = (
+                (one["place"], one["key"], told_time(one["time_ms"]), "certainly" if one["is_certain"] else "possibly")
+                for one in engine["records"]
+            )
             yield _table(("record", "key", "time", "dropped"), rows)
 
 

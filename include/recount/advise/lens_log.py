@@ -275,15 +275,12 @@ def _archived(tables: Tables, topic: str, partition: int, start: int, end: int) 
 def _on_kafka(connection: Connection, topic: str, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
     found = messages(connection, topic, partition, start, end, "read_committed")
     while part := list(islice(found, _AT_ONCE)):
-        rows = [
-            (
-                *(topic, partition, one.offset(), one.timestamp()[1], one.key(), one.value()),
-                [{"key": name, "value": value} for name, value in record_headers(one)],
-            )
-            for one in part
-        ]
-        columns = zip(zip(*rows, strict=True), LOG.types, strict=True)
-        yield pa.RecordBatch.from_arrays([pa.array(column, kind) for column, kind in columns], schema=LOG)
+        rows = []
+        for one in part:
+            headers = [{"key": name, "value": value} for name, value in record_headers(one)]
+            row = (topic, partition, one.offset(), one.timestamp()[1], one.key(), one.value(), headers)
+            rows.append(dict(zip(LOG.names, row, strict=True)))
+        yield pa.RecordBatch.from_pylist(rows, LOG)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,8 +311,7 @@ class Reaching:
         read = python_rows(chosen, {name: kind for name, kind in fields if field_column(name) in chosen.columns})
         for row, (partition, offset, time_ms, is_null) in zip(read, places, strict=True):
             entry = Entry(topic=topic, partition=partition, offset=offset, timestamp_ms=time_ms)
-            order = (topic, partition, offset)
-            yield Record(row=row, timestamp_ms=time_ms, order=order, entry=entry, is_null=is_null)
+            yield Record(row=row, timestamp_ms=time_ms, order=(topic, partition, offset), entry=entry, is_null=is_null)
 
 
 def reaching(modelled: Modelled, span: Span, log: Iterable[pa.RecordBatch]) -> Reaching:
@@ -335,15 +331,13 @@ def reaching(modelled: Modelled, span: Span, log: Iterable[pa.RecordBatch]) -> R
     place, time = [PARTITION, OFFSET], pl.col("time_ms")
     keyless = reached.join(keyed, place, "anti").select(place).unique().with_columns(is_keyless=pl.lit(value=True))
     stood = pl.DataFrame(list(span.reached_ms.items()), {PARTITION: pl.Int32(), "stood_ms": pl.Int64()}, orient="row")
-    clocked = entries.join(keyless, place, "left", maintain_order="left").join(
-        stood, PARTITION, "left", maintain_order="left"
-    )
+    clocked = entries.join(keyless, place, "left", maintain_order="left")
+    clocked = clocked.join(stood, PARTITION, "left", maintain_order="left")
     advancing = pl.when(pl.col("is_keyless").is_null()).then(time)
     own_ms = pl.max_horizontal(advancing.cum_max().forward_fill().over(PARTITION), "stood_ms")
     keys = keyed[key].unique(maintain_order=True)
-    seen = entries.group_by("batch").agg(time.max())
     seen_ms = np.full(span.batches, NEVER, np.int64)
-    seen_ms[seen["batch"].to_numpy()] = seen["time_ms"].to_numpy()
+    np.maximum.at(seen_ms, entries["batch"].to_numpy(), entries["time_ms"].to_numpy())
     timed = clocked.with_columns(own_ms=own_ms).drop("is_keyless", "stood_ms")
     numbered = pl.DataFrame({key: keys}).with_row_index("key").with_columns(pl.col("key").cast(pl.Int64))
     found = keyed.join(timed, place, maintain_order="left").join(numbered, key, maintain_order="left")

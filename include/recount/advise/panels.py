@@ -99,7 +99,6 @@ def panels(
     About the interval of the newest audit; the task ``panels`` of the nightly DAGs calls it. What is not known about a
     stream is a sentence on its page: the exit code is 0.
     """
-
     settings = Settings.from_environment(os.environ).acting_as("audit")
     declarations = declared(settings.topologies)
     for topology in [declarations.topology(name) for name in streams or declarations.topologies]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from tests.batch_proofs import a_proof
 
-from recount.advise.lens_answer import Figures, LensAnswer, looked_at
+from recount.advise.lens_answer import COUNTS, Figures, LensAnswer, looked_at
 from recount.advise.lens_log import LOG, Modelled, Reaching, Span, reaching, span_of
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
@@ -131,8 +131,7 @@ def engines(answer: LensAnswer) -> tuple[Figures, Figures]:
 
 def counted(engine: Figures) -> dict[str, Any]:
     """The counts, each as least and most."""
-    names = ("dropped", "dropped_of_ours", "lost", "changed", "added")
-    return {name: (engine[name]["least"], engine[name]["most"]) for name in names}
+    return {name: (engine[name]["least"], engine[name]["most"]) for name in COUNTS.values()}
 
 
 def click_logs(partitions: int = 2, batch: int = 6) -> st.SearchStrategy[ClickLog]:
