@@ -46,7 +46,7 @@ def _deduplication(source: str, output: str) -> list[Sink]:
 
 
 MEASURED: dict[str, Callable[[str, str], Sequence[Sink]]] = {
-    **{name: job.flow for name, job in JOBS.items() if name not in ("revenue-by-region", "counts-per-user")},
+    **{name: job.flow for name, job in JOBS.items()},
     "deduplication-by-order": _deduplication,
 }
 

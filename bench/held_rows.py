@@ -28,7 +28,7 @@ from recount.declare.topology import Topology, stream, table
 from recount.engine.exchange.graph_part import GraphPart, GraphPlan
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
-from recount.engine.stage.map_stage import Partition
+from recount.engine.stage.intake import Partition
 from recount.engine.state.graph_state import GraphState, since_snapshot
 from recount.engine.state.keyed_rows import KeyedRows
 
@@ -101,14 +101,14 @@ def _batch_ms(plan: GraphPlan, part: GraphPart, keys: int) -> float:
         span = BatchRange(
             batch=batch, timestamp_ms=_START_MS + 10**9, start={place: start.get(place, 0) for place in ends}, end=ends
         )
-        stage = plan.stage(span)
+        stage = plan.stage(span, clock)
         tables = stage.empty_tables()
         for rows in frames.values():
             for name, frame in stage.tables(iter([rows])).items():
                 tables[name].append(frame)
         given = {name: pl.concat(frames) for name, frames in tables.items()}
         begun_s = time.process_time()
-        part.process(given, span, clock, whole=False)
+        part.process(given, span, clock, whole=False, published=lambda _: pl.LazyFrame())
         took_s.append(time.process_time() - begun_s)
         clock = plan.advanced(clock, span, given["totals"])
     return statistics.median(took_s[WARM_UP:]) * 1_000

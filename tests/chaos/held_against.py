@@ -18,7 +18,7 @@ from recount.declare.output import SOURCE_HEADER, output_record
 from recount.declare.topology import Topology, Written
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.commit.output_records import output_records, record_columns
-from recount.engine.stage.map_stage import LATE_SCHEMA
+from recount.engine.stage.intake import LATE_SCHEMA
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection
 from recount.kafka.dead_letters import REASON, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, STREAM
 from recount.reference.record_clock import Output

@@ -23,8 +23,8 @@ from recount.declare.columns import IS_NULL, RESULT_TIME, REVISION
 from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.declare.output import encode_key, encode_value
 from recount.declare.topology import Topology, Written
-from recount.engine.commit.batch import computation_of
 from recount.engine.commit.stream_tables import BatchRows, StreamTables
+from recount.engine.exchange.graph_computation import GraphComputation
 from recount.engine.exchange.work import Computed
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange, Partition
@@ -113,7 +113,7 @@ class _Run:
         )
 
     def _batch(self, batch: int, record: Mapping[str, Any]) -> Computed:
-        computation = computation_of(self.topology)
+        computation = GraphComputation(self.topology)
         outputs = {sink.table: computation.output_schema(sink) for sink in computation.sinks}
         tables = StreamTables(self.topology.name, self.root, state=computation.state_schema, outputs=outputs)
         if batch == 0:

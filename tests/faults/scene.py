@@ -20,7 +20,6 @@ from recount.declare.groups import Archive
 from recount.declare.output import VERSION_HEADER
 from recount.declare.registry import Stream
 from recount.declare.topology import Topology
-from recount.engine.stage.partials import plan_of
 from recount.kafka.connection import Connection
 from recount.tables.batch_proofs import Proofs
 from recount.tables.ledger import BatchProof
@@ -161,9 +160,6 @@ def _of(connection: Connection, tables: Tables, declared: Topology) -> Iterator[
         yield f"corrections {written.table}", _rows(tables.corrections(written.table))
     yield "late", _rows(tables.late(declared.name))
     yield "rejected", _rows(tables.rejected(declared.name))
-    if plan_of(declared) is not None:
-        # what the operators of other topologies hold is laid out as the batches were cut; the next rounds tell of it
-        yield "state", _rows(tables.state(declared.name))
     yield "proofs", _proofs(Proofs(state=tables.state(declared.name), moved_to=tables.ledger(declared.name)))
 
 

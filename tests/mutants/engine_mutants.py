@@ -1,4 +1,4 @@
-"""Rules of the stream's tasks, clock and open windows made wrong; those of operators: ``operator_mutants``."""
+"""Rules of the stream's tasks and clock made wrong; those of operators: ``operator_mutants``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant, bound, comparison, other
 
 
 def engine_mutants() -> Iterator[Mutant]:
-    """Of the tasks and of single aggregations, and of whole batches."""
+    """Of the tasks, and of whole batches."""
     yield from _of_stages()
     yield from _of_partitions()
     yield from _of_decoding()
@@ -16,35 +16,23 @@ def engine_mutants() -> Iterator[Mutant]:
 
 
 def _of_stages() -> Iterator[Mutant]:
-    stage = "engine/stage/map_stage.py"
-    yield from bound(stage, "PartitionPass.feed", "a record is late", "self._plan.windows.grace_ms")
-    late, in_time = "closes_ms <= pl.col(STREAM_TIME)", "closes_ms > pl.col(STREAM_TIME)"
-    yield from comparison(stage, "PartitionPass.feed", "which record is late", late)
-    yield from comparison(stage, "PartitionPass.feed", "a record on time is counted", in_time)
-    starts, at = "engine/stage/partials.py", "with_windows"
+    stage = "engine/stage/intake.py"
+    reduction, certain = "engine/stage/reduction.py", "a record that may be late is judged"
+    yield from comparison(reduction, "Reduction.begun", certain, "pl.col(WINDOW_END) <= passed")
+    yield from other(reduction, "Reduction.begun", certain, "- windows.closes_ms(0)", "- windows.closes_ms(1)")
+    starts, at = "engine/operators/windowed_state.py", "with_windows"
     yield from bound(starts, at, "the oldest window of a record", "time - windows.size_ms + advance")
     first = "lower_bound=first"
     yield from other(starts, at, "the first window of all", first, f"{first} + 1", f"{first} - 1")
     yield from bound(starts, at, "where windows start", "(time - first)")
     yield from other(starts, at, "the newest window of a record", "newest + 1", "newest", "newest + 2")
     yield from bound(starts, at, "a window ends", "pl.col(WINDOW_START) + windows.size_ms")
-    yield from bound(stage, "PartitionPass.feed", "by how much a record is late", "pl.col(STREAM_TIME) - closes_ms")
-    yield from other(
-        stage,
-        "PartitionPass._timed",
-        "a record without a key is no clock",
-        "pl.when(~keyless)",
-        "pl.when(pl.lit(True))",
-    )
     yield from other(stage, "Intake._tests", "whose records need a key", "if self._needs_key", "if False")
     latest = "span.timestamp_ms + self.topology.max_future_ms"
     yield from bound("engine/exchange/graph_part.py", "GraphPlan.stage", "no absurd time", latest)
     yield from other(stage, "Intake._tests", "no time before the epoch", "time < 0", "time <= 0", "time < -1")
     yield from comparison(stage, "Intake._tests", "no absurd time", "time > self._latest_ms")
     yield from bound(stage, "Intake._tests", "no absurd time", "            time > self._latest_ms")
-    due = "pl.col(WINDOW_END) <= frontier_ms - self.grace_ms"
-    yield from comparison("engine/state/open_windows.py", "OpenWindows._closed", "a result is due", due)
-    yield from bound("engine/state/open_windows.py", "OpenWindows._closed", "a result is due", due)
 
 
 def _of_partitions() -> Iterator[Mutant]:
@@ -75,9 +63,8 @@ def _of_decoding() -> Iterator[Mutant]:
 
 
 def _of_sums() -> Iterator[Mutant]:
-    sums, longs = "engine/stage/exact_sums.py", "values.cast(pl.Int128)"
+    sums = "engine/stage/exact_sums.py"
     yield from comparison(sums, "Sum._plain", "a sum of nothing", "self.values.count() > 0")
-    yield from other(sums, "widened", "a sum of LONG is exact", longs, "values")
     missing = "made.is_null() & found.is_not_null()"
     yield from other(sums, "fitted", "a sum of LONG is exact", missing, "made.is_null() & found.is_null()")
     more = "rows[beyond].is_not_null()"

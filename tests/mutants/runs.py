@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 from tests.mutants.scene import Scene
 from tests.spark.recompute.graph_logs import Arrival, frames
-from tests.unit.engine.engine import Engine
 from tests.unit.engine.topology_engine import TopologyEngine
 from tests.unit.engine.topology_runs import engine_rows, interpreter_row, row_of, text_of
 
@@ -23,8 +21,7 @@ from recount.declare.columns import IS_NULL, RESULT_TIME, TIMESTAMP
 from recount.declare.fingerprint import Declared
 from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.engine.operators.partition_clock import PartitionClock
-from recount.engine.stage.map_stage import LATE_SCHEMA
-from recount.engine.stage.partials import plan_of
+from recount.engine.stage.intake import LATE_SCHEMA
 from recount.recompute.frames.duck_database import NotComputable
 from recount.recompute.operators.recomputed import recomputed
 from recount.reference.topology_driver import TopologyDriver
@@ -94,10 +91,8 @@ def fingerprint_of(scene: Scene) -> str:
 
 
 def by_engine(scene: Scene) -> Iterator[Run]:
-    """By the operator graph and, where the topology is a single aggregation, by partial aggregation as well."""
+    """By the operators of the engine."""
     yield _run(scene, _Graph(scene))
-    if plan_of(scene.topology) is not None:
-        yield _run(scene, _Single(scene))
 
 
 class _Graph:
@@ -118,25 +113,7 @@ class _Graph:
         return Told(rows=_that_count(rows, identity), late=late, rejected=self.rejected, gaps=_gaps(rows, identity))
 
 
-class _Single:
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-        self.engine = Engine(scene.topology, partitions=max(scene.partitions.values()))
-
-    def batch(self, number: int) -> PartitionClock:
-        records = [one.record for one in self.scene.batches[number]]
-        self.engine.batch(*records, now_ms=self.scene.time_ms(number))
-        return self.engine.clock
-
-    def told(self, identity: Identity) -> Told:
-        emitted = self.engine.emitted.with_columns(pl.lit(False).alias(IS_NULL))
-        rows = list(engine_rows(identity.written, emitted))
-        late = Counter(self.engine.made["late"].select(list(LATE_SCHEMA)).rows())
-        rejected = Counter(self.engine.made["rejected"].select(_REJECTED).rows())
-        return Told(rows=_that_count(rows, identity), late=late, rejected=rejected, gaps=_gaps(rows, identity))
-
-
-def _run(scene: Scene, engine: _Graph | _Single) -> Run:
+def _run(scene: Scene, engine: _Graph) -> Run:
     proofs: list[BatchProof] = []
     try:
         for number in range(len(scene.batches)):

@@ -20,17 +20,16 @@ RULE_MODULES = (
     ),
     *(f"formats/{name}.py" for name in ("avro_values", "json_values", "record_decoder", "registry_decoders")),
     *(f"formats/protobuf_{name}.py" for name in ("resolution", "schemas")),
-    *(f"engine/stage/{name}.py" for name in ("exact_sums", "map_stage", "partials")),
-    *(f"engine/exchange/{name}.py" for name in ("aggregation", "graph_part")),
-    *(f"engine/state/{name}.py" for name in ("keyed_rows", "open_windows")),
+    *(f"engine/stage/{name}.py" for name in ("exact_sums", "intake", "reduction")),
+    "engine/exchange/graph_part.py",
+    "engine/state/keyed_rows.py",
 )
 """And every module of ``engine/operators``."""
 _NO_RULES = {
     "engine/state/keyed_rows.py": {"Run", "RunSizes", "places_of"},
     "engine/exchange/graph_part.py": {"GraphPart"},
     "declare/values.py": {"is_too_deep", "has_too_deep"},
-    "engine/state/open_windows.py": {"SortedRuns"},
-    "engine/exchange/aggregation.py": {"with_record"},
+    "engine/operators/batch_windows.py": {"with_record"},
 }
 """How rows are held and dealt out, never which (tests/unit/engine/state/test_keyed_rows.py); depth of JSON; words of an
 error."""

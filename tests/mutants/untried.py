@@ -9,14 +9,13 @@ from tests.mutants.mutant import Untried
 _REFUSES = "refuses a declaration: there is no stream then"
 _UNUSED = "never used: the fluent API always says it"
 _TIMER = "a timer that is no time, or one too many: its record is a dead letter, or the stream stops"
-_ON_SPARK = "runs only in a stream on Spark, which scenes have not; tests/integration restarts such streams"
 _LEAVING = "the order in which updates of one record leave: of updates the audit judges the last"
 
 
 def untried() -> Iterator[Untried]:
     """All of them, in the order of the files."""
     windows, topology, schema = "declare/windows.py", "declare/topology.py", "declare/schema.py"
-    stage = "engine/stage/map_stage.py"
+    stage = "engine/stage/intake.py"
     yield _one(windows, "TimeWindows.__post_init__", "0 < self.advance_ms <= self.size_ms", _REFUSES)
     yield _one(windows, "SlidingWindows.leaving_order", "timestamp_ms < self.difference_ms", _LEAVING)
     yield _one(windows, "SlidingWindows.leaving_order", "start > timestamp_ms", _LEAVING)
@@ -68,12 +67,6 @@ def untried() -> Iterator[Untried]:
         yield _one(sums, "_digits_of", code, parts)
     sign = "only the interpreter asks it: of an infinite sum nothing but that it is too large is said"
     yield _one("declare/aggregates.py", "sum_of_doubles", "exact > 0", sign)
-    single = "engine/exchange/aggregation.py"
-    latest = "span.timestamp_ms + self._plan.topology.max_future_ms"
-    yield _one(single, "AggregationComputation.compute", latest, _ON_SPARK)
-    bound = "frontier_ms - self._plan.windows.grace_ms"
-    yield _one(single, "AggregationComputation.open_windows", bound, _ON_SPARK)
-    yield _one(single, "AggregationComputation.open_windows", "pl.col(WINDOW_END) > bound_ms", _ON_SPARK)
     at = "engine/operators/"
     first = "the first revision of a result replaces none"
     yield _one(at + "kept_records.py", "", "pl.col(REVISION) > 0", first)
@@ -94,6 +87,11 @@ def untried() -> Iterator[Untried]:
     ):
         yield _one(at + "pane_kinds.py", "SessionPane.settled", code, forgets)
     yield _one(at + "kept_records.py", "KeptRecords.forget", "settled_ms - windows.settles_ms(0)", forgets)
+    idle = (
+        "which closed windows are sought: tests/unit/engine/test_topologies_are_the_interpreter.py has idle partitions"
+    )
+    for code in ("before_ms - windows.closes_ms(0)", "pl.col(TIMESTAMP) < bound_ms", "pl.col(WINDOW_END) <= bound_ms"):
+        yield _one(at + "batch_windows.py", "WindowedOperator._go_on", code, idle)
     yield _one(at + "batch_processing.py", "Made.add", "len(self._rows) >= _ROWS_AT_ONCE", "how much is held at once")
     none = "of nothing the sum is null, and so is its quotient"
     yield _one(at + "accumulator_kinds.py", "Averaged.result", "count > 0", none)

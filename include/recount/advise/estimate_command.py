@@ -147,11 +147,10 @@ def _estimated(said: Figures) -> Iterator[str | None]:
 
 
 def _restart(restart: Figures, found: Figures | None) -> str:
-    rows, seconds = restart["rows"], restart["seconds"]
-    what = "the whole state table" if rows is None else f"{counted(rows)} rows of open windows"
+    seconds = restart["seconds"]
     if found is None or seconds is None:
-        return f"{what}, time {NOT_MEASURED}" + ("" if found is None else ": too few rows")
-    return f"{what}: {seconds:.2f} s at {found['rows_read'] / found['read_back_s']:,.0f} rows/s"
+        return f"the whole state table, time {NOT_MEASURED}" + ("" if found is None else ": too few rows")
+    return f"the whole state table: {seconds:.2f} s at {found['rows_read'] / found['read_back_s']:,.0f} rows/s"
 
 
 def _measured(said: Figures) -> Iterator[str | None]:

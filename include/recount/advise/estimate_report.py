@@ -19,7 +19,6 @@ from recount.advise.workload import SECONDS_A_DAY, Workload
 from recount.declare.operators.nodes import Sink
 from recount.declare.operators.stateless import Through
 from recount.declare.topology import Topology
-from recount.engine.stage.partials import plan_of
 from recount.kafka.status import StreamStatus
 from recount.runtime.errors import Terminal
 from recount.tables.places import ageing
@@ -147,23 +146,18 @@ def document(
     - A transaction has a marker in each partition that it wrote to, one for offsets, one for the position (Kafka's
       KIP-98): 84 rows over 4 partitions: 6 at most; 0.02 rows a batch: 2.02.
     - A restart takes its rows over the rate at which they were read just now: recovery time = records to replay /
-      replay rate, as of any changelog. Of an operator graph it reads the whole state table, and how large that is
-      depends on how long the stream has run.
-    - Retained are the tables that grow. The state of a graph is not among them: its table stays in proportion to the
-      state. Late and rejected records are not known beforehand.
+      replay rate, as of any changelog. It reads the state table, and how large that is depends on how long the
+      stream has run.
+    - Retained are the tables that grow. The state is not among them: its table stays in proportion to what is held.
+      Late and rejected records are not known beforehand.
     """
-    operators, plan = operator_estimates(topology, given), plan_of(topology)
+    operators = operator_estimates(topology, given)
     per_s, records_per_s = 1_000 / given.trigger_ms, sum(given.rate_of(one.topic.name) for one in topology.sources)
     leaving = {one.node: one.rows_per_s for one in operators}
     emitted = sum(rate for node, rate in leaving.items() if isinstance(node, Sink | Through)) / per_s
     changed = sum(state.kept.changed for one in operators for state in one.states)
     days = None if topology.retention_ms is None else topology.retention_ms / (SECONDS_A_DAY * 1_000)
     grows = [(f"outputs/{one.table}", leaving[one], ageing(one) is not None) for one in topology.written]
-    restart_rows = None
-    if plan is not None:
-        # the partials of open windows
-        restart_rows = changed * (1 + per_s * (plan.windows.delay_ms + given.late_by_ms) / 1_000)
-        grows.append(("state", changed * per_s, True))
     time, target_ms, read_per_s = BatchTime.of(status), None, measured and measured.rows_read_per_s
     if time is not None and (shortest_ms := time.shortest_ms(records_per_s)) is not None:
         target_ms = max(shortest_ms, given.trigger_ms)
@@ -202,10 +196,7 @@ def document(
             for table, rate, ages in [*grows, ("ledger", per_s, False)]
         ],
         "restart": {
-            "rows": restart_rows,
-            "seconds": measured
-            and read_per_s
-            and (measured.table.rows if restart_rows is None else restart_rows) / read_per_s,
+            "seconds": measured and read_per_s and measured.table.rows / read_per_s,
             "catching_up_s_a_minute": None if time is None else time.caught_up_s(records_per_s, 60),
         },
         "measured": None if measured is None else asdict(measured),

@@ -37,7 +37,7 @@ from recount.engine.operators.batch_rows import OFFSET, PARTITION, REACHED, WITH
 from recount.engine.operators.batch_stateless import StatelessOperator
 from recount.engine.operators.folds import python_rows
 from recount.engine.operators.set_aside import Ranges
-from recount.engine.stage.map_stage import HEADERS, INPUT_COLUMNS, Intake
+from recount.engine.stage.intake import HEADERS, INPUT_COLUMNS, Intake
 from recount.engine.stage.polars_expressions import field_column
 from recount.engine.stage.record_stage import HandedOn
 from recount.kafka.connection import Connection

@@ -11,19 +11,15 @@ from statistics import median
 import polars as pl
 from deltalake import DeltaTable
 
-from recount.advise.state_estimate import OPEN_WINDOWS
 from recount.advise.workload import NEWEST_BATCHES, event_rates
 from recount.declare.changes import NOTHING_ADDED
 from recount.declare.columns import TIMESTAMP
 from recount.declare.operators.joins import StreamStreamJoin
-from recount.declare.operators.nodes import WINDOW_END
 from recount.declare.topology import Topology
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.commit.delta_table import AppendOnlyTable
 from recount.engine.commit.stream_tables import StreamTables
-from recount.engine.exchange.aggregation import AggregationComputation
 from recount.engine.operators.batch_graph import Graph
-from recount.engine.stage.partials import plan_of
 from recount.engine.stage.polars_expressions import field_column
 from recount.engine.state.graph_state import MANY, GraphState, since_snapshot
 from recount.tables.batch_proofs import earlier
@@ -149,13 +145,7 @@ def _read_back(
     topology: Topology, tables: StreamTables, root: str, last: BatchProof
 ) -> tuple[dict[str, Held], dict[int, Partners], pl.LazyFrame]:
     """Return the rows held after ``last`` by state, the partners in joins, and the rows that a restart reads."""
-    after = last.generation, last.batch + 1
-    plan, rows = plan_of(topology), tables.state.read().filter(earlier(after))
-    if plan is not None:
-        open_windows = AggregationComputation(plan).open_windows(tables, after, last.frontier_ms).rows
-        if last.frontier_ms is not None:
-            rows = rows.filter(pl.col(WINDOW_END) + plan.windows.grace_ms > last.frontier_ms)
-        return {OPEN_WINDOWS: Held.of(open_windows)}, {}, rows
+    rows = tables.state.read().filter(earlier((last.generation, last.batch + 1)))
     enacted = DeclarationLog(root, topology.name).last()
     graph, since = Graph(topology, added=enacted.additions if enacted else NOTHING_ADDED), since_snapshot(rows)
     GraphState(graph.states, graph.clocks).load(since)

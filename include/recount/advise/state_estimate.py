@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import polars as pl
@@ -16,14 +16,11 @@ from recount.advise.operator_states import (
     CLOCK,
     Inflow,
     Kept,
-    changed_windows,
     kept_by,
     leaving_per_s,
     pairs_per_s,
-    time_windows,
 )
 from recount.advise.workload import SECONDS_A_DAY, Arrivals, Workload, counted, key_name
-from recount.declare.columns import REVISION
 from recount.declare.fingerprint import operator_numbers
 from recount.declare.operators.event_time import delay_above_ms, judges_above, topics_of
 from recount.declare.operators.joins import StreamStreamJoin
@@ -34,11 +31,8 @@ from recount.declare.topology import Topology
 from recount.engine.operators.batch_graph import operators_of
 from recount.engine.operators.batch_rows import ORDER, TOPIC
 from recount.engine.operators.windowed_state import revised_for_ms
-from recount.engine.stage.partials import AggregationPlan, Partials, plan_of
 from recount.runtime.times import readable
 
-OPEN_WINDOWS = "open windows"
-"""The one state of a topology that is computed the short way (docs/decisions/0008)."""
 _VIEW, _INLINE = 16, 12
 _BIT = 0.125
 _PLACE_DIGITS = 30
@@ -90,8 +84,8 @@ class OperatorEstimate:
 
 def operator_estimates(topology: Topology, given: Workload) -> list[OperatorEstimate]:
     """Every operator of ``topology``, inputs first; raises ``NotExpressible`` for one that the engine refuses."""
-    plan, places = plan_of(topology), operator_numbers(topology)
-    operators = {} if plan else operators_of([node for node in topology.nodes() if not isinstance(node, Source)])
+    places = operator_numbers(topology)
+    operators = operators_of([node for node in topology.nodes() if not isinstance(node, Source)], {})
     leaving: dict[Node, float] = {}
     found = []
     for number, node in enumerate(topology.nodes(), start=1):
@@ -100,9 +94,7 @@ def operator_estimates(topology: Topology, given: Workload) -> list[OperatorEsti
         if isinstance(node, Source):
             leaving[node] = given.rate_of(node.topic.name)
         states: list[StateEstimate] = []
-        if plan and node is plan.aggregate:
-            states = [_open_windows(plan, _inflow(topology, node, inputs, given), topology, given)]
-        elif node in operators:
+        if node in operators:
             operator = operators[node]
             settles = all(clock.settles for clock in operator.clocks.values())
             inflow = _inflow(topology, node, inputs, given, settles=settles)
@@ -142,14 +134,6 @@ def _inflow(
         partitions=1 if in_one_partition else partitions,
         source_partitions=partitions,
     )
-
-
-def _open_windows(plan: AggregationPlan, inflow: Inflow, topology: Topology, given: Workload) -> StateEstimate:
-    """The merged windows on the driver; a batch writes what it adds to each, which is never written again."""
-    changed = changed_windows(plan.windows, inflow.only, inflow.trigger_ms)
-    kept = replace(time_windows(plan.windows, inflow), changed=changed)
-    schema = {**Partials.of(plan.aggregate).schema, REVISION: pl.Int32()}
-    return _state(plan.aggregate, OPEN_WINDOWS, schema, kept, topology, given)
 
 
 def _join_cost(node: StreamStreamJoin, left: Arrivals, right: Arrivals) -> str:

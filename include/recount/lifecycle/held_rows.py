@@ -41,7 +41,6 @@ from recount.declare.registry import is_audited
 from recount.declare.topology import Topology, Written
 from recount.engine.operators.batch_graph import Graph
 from recount.engine.operators.batch_processing import key_column
-from recount.engine.stage.partials import plan_of
 from recount.engine.state.graph_state import StoredState
 from recount.recompute.operators.carried import (
     CLOCKS,
@@ -221,14 +220,11 @@ class HeldKey:
 
     def holdings(self) -> Iterator[Holding | HeldState]:
         """The rows by table, without snapshots; a rejected record counts where its detail has the key as a word."""
-        tables, stream, plan = self.tables, self.topology.name, plan_of(self.topology)
+        tables, stream = self.tables, self.topology.name
         for node in self.topology.written:
             yield self._of_sink(f"outputs/{node.table}", tables.output(node.table), node)
             yield self._of_sink(f"corrections/{node.table}", tables.corrections(node.table), node)
-        if plan is not None:
-            yield self._by_column("state", tables.state(stream), plan.aggregate.key)
-        else:
-            yield from self._of_operators()
+        yield from self._of_operators()
         yield self._by_column("late", tables.late(stream), "key")
         word = pl.col("detail").str.contains(rf"(^|\W){pl.escape_regex(self.key)}(\W|$)")
         yield Holding(name="rejected", path=tables.rejected(stream), column="detail", mine=word)
@@ -304,8 +300,6 @@ class HeldKey:
 
     def _operator_states(self) -> Iterator[HeldState]:
         """The rows of the key itself in each state of an operator."""
-        if plan_of(self.topology) is not None:
-            return
         enacted = DeclarationLog(self.tables.root, self.topology.name).last()
         graph = Graph(self.topology, added=enacted.additions) if enacted else Graph(self.topology)
         path = self.tables.state(self.topology.name)

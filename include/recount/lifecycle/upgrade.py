@@ -1,7 +1,7 @@
 """A changed declaration that goes on with the stream's state, from a recorded batch on.
 
 Only what can be proved. Of a single aggregation, whose audit goes from cut to cut, stopped and found right up to its
-last batch: changes after which its partial aggregates mean what they meant. Records up to that batch stay judged by the
+last batch: changes after which its open windows mean what they meant. Records up to that batch stay judged by the
 former declaration, later ones are judged by the new one, in the stream as in the audit. A window that the former
 declaration had closed stays closed: a record that only the new grace lets in revises its result.
 
@@ -93,9 +93,9 @@ class Extension:
         """Why the stream cannot go on with it, each with what can be done; none: it can."""
         if is_single(self.former.topology):
             yield (
-                "a single aggregation keeps partial aggregates, a stream with a further sink what every operator"
-                " remembers, and one cannot be made of the other: declare the sink as a topology of its own, which may"
-                " read the topic that this one writes"
+                "audits of a single aggregation go on from the batch of a change, those of further sinks begin at the"
+                " beginning of the log: declare the sink as a topology of its own, which may read the topic that this"
+                " one writes"
             )
             return
         yield from self._objections_to_fields()

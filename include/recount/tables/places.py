@@ -3,7 +3,7 @@
 | folder | writer | rows |
 | --- | --- | --- |
 | ``declarations/<stream>`` | stream, reset, upgrade | by which declaration the stream goes, and went before |
-| ``streams/<stream>/state`` | stream | partial aggregates by key, window, batch; new commits carry the proof |
+| ``streams/<stream>/state`` | stream | rows of operators, many together, by batch; commits carry the proof |
 | ``streams/<stream>/ledger`` | stream | one row per batch: the proofs that were moved out of the state's commits |
 | ``streams/<stream>/late`` | stream | the late ledger: one row per late (record, window) |
 | ``streams/<stream>/rejected`` | stream | one row per dead-lettered record |

@@ -159,7 +159,7 @@ def test_an_upgrade_to_a_longer_grace_goes_on_with_the_state_and_each_stretch_is
         upgrade(scene.settings, redeclared(scene, most=largest("amount")).topology)
     [sink], side = scene.topology.sinks, Topic(name=f"side-{scene.revenue}", key="region")
     further = replace(scene.topology, sinks=[sink, stream(scene.topology.sources[0].topic).to(side, table="side")])
-    with pytest.raises(Terminal, match="a single aggregation keeps partial aggregates"):
+    with pytest.raises(Terminal, match="audits of a single aggregation go on from the batch of a change"):
         upgrade(scene.settings, further)
     enacted = upgrade(scene.settings, longer.topology)
     assert upgrade(scene.settings, longer.topology) == enacted

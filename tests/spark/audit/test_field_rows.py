@@ -21,7 +21,6 @@ from recount.audit.night import Outcome, audited_together
 from recount.declare.columns import IS_NULL
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.topology import Topology
-from recount.engine.stage.partials import plan_of
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 
@@ -33,49 +32,34 @@ CASES = [case for case in RUNNING if case.on_broker and os.environ.get("FIELD_CA
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """What came of all cases: the rows and dead letters of their tables, and the audit of the stream of each."""
+    """What came of all cases: the rows and dead letters of their tables, and the audit of their stream."""
 
     written: Mapping[str, list[Row]]
     rejected: Mapping[str, str]
-    audits: Mapping[str, Outcome]
-    stream_of: Mapping[str, str]
+    audit: Outcome
 
 
 @pytest.fixture(scope="module")
 def chain(
     spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> Chain:
-    """All cases are the sinks of one stream, except those of the partial aggregation, which is a stream each.
-
-    They are run in two batches: the first ones of all cases, then the last ones.
-    """
+    """All cases are the sinks of one stream, run in two batches: the first ones of all cases, then the last ones."""
     settings = settings_below(tmp_path_factory.mktemp("field"), kafka, project)
-    alone = [case for case in CASES if plan_of(case.topology) is not None]
-    together = [case for case in CASES if case not in alone]
-    streams = [([case], case.topology) for case in alone]
-    if together:
-        sinks = [sink for case in together for sink in case.topology.sinks]
-        streams.append((together, Topology(name="field", sinks=sinks, idle_after=IDLE_AFTER, max_future=MAX_FUTURE)))
-    written: dict[str, list[Row]] = {}
-    rejected: dict[str, str] = {}
-    for cases, topology in streams:
-        stage = Stage(spark=spark, settings=settings, topology=topology).create_topics()
-        for part in (slice(-1), slice(-1, None)):
-            log = [_arrival(one) for case in cases for batch in case.log[part] for one in batch]
-            if log:
-                send(stage.connection, log)
-                stage.run()
-        written |= {sink.topic.name: stage.rows(sink) for sink in topology.written}
-        path = stage.tables.rejected(topology.name)
-        for row in spark.read.format("delta").load(path).collect():
-            rejected[f"{row.topic}-{row.partition}@{row.offset}"] = row.reason
+    sinks = [sink for case in CASES for sink in case.topology.sinks]
+    topology = Topology(name="field", sinks=sinks, idle_after=IDLE_AFTER, max_future=MAX_FUTURE)
+    stage = Stage(spark=spark, settings=settings, topology=topology).create_topics()
+    for part in (slice(-1), slice(-1, None)):
+        log = [_arrival(one) for case in CASES for batch in case.log[part] for one in batch]
+        if log:
+            send(stage.connection, log)
+            stage.run()
+    rejected = spark.read.format("delta").load(stage.tables.rejected(topology.name)).collect()
     tonight = AuditRequest(audit="tonight", interval=Interval(), source="kafka")
-    audits = audited_together(settings, [topology for _, topology in streams], tonight, lambda _: spark)
+    [audit] = audited_together(settings, [topology], tonight, lambda _: spark)
     return Chain(
-        written=written,
-        rejected=rejected,
-        audits={one.stream: one for one in audits},
-        stream_of={case.name: topology.name for cases, topology in streams for case in cases},
+        written={sink.topic.name: stage.rows(sink) for sink in topology.written},
+        rejected={f"{row.topic}-{row.partition}@{row.offset}": row.reason for row in rejected},
+        audit=audit,
     )
 
 
@@ -92,9 +76,8 @@ def test_what_people_met_elsewhere_is_right_on_kafka_and_proved(chain: Chain, ca
         assert case.found(topic, rows) == case.expected(topic)
     rejected = {place: reason for place, reason in chain.rejected.items() if _is_of(place, case)}
     assert rejected == case.dead_letters
-    audit = chain.audits[chain.stream_of[case.name]]
-    assert audit.refusal is None
-    assert audit.document is not None and audit.document["outcome"] == "match", audit.document
+    assert chain.audit.refusal is None
+    assert chain.audit.document is not None and chain.audit.document["outcome"] == "match", chain.audit.document
 
 
 def _window(row: Row) -> tuple[int, int] | None:

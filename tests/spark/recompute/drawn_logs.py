@@ -22,7 +22,7 @@ from recount.declare.columns import IS_NULL, RESULT_TIME
 from recount.declare.functions import FUNCTION_RAISED, OUT_OF_RANGE
 from recount.declare.operators.joins import StreamTableJoin
 from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
-from recount.engine.stage.map_stage import LATE_SCHEMA
+from recount.engine.stage.intake import LATE_SCHEMA
 from recount.recompute.decoding import Limits
 from recount.recompute.operators.beginnings import untold
 from recount.recompute.operators.frontiers import BatchEnds

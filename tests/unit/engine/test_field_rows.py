@@ -12,16 +12,15 @@ from tests.unit.engine.engine import LogRecord
 from tests.unit.engine.random_flows import Comparable
 from tests.unit.engine.random_topologies import Drawn
 from tests.unit.engine.random_topology_logs import Cut, Event
-from tests.unit.engine.topology_runs import Told, by_engine, by_interpreter, by_tasks
+from tests.unit.engine.topology_runs import Told, by_engine, by_interpreter
 
-from recount.engine.stage.partials import plan_of
 from recount.runtime.errors import RecountError
 
 Run = Callable[[Drawn, Sequence[Cut]], Told]
 _RESULT = Comparable(exactness="latest", with_times=True, has_bounds=False)
 
 
-RUNS: Mapping[str, Run] = {"driver": by_interpreter, "operators": by_engine, "partial aggregation": by_tasks}
+RUNS: Mapping[str, Run] = {"driver": by_interpreter, "operators": by_engine}
 
 
 def cut(case: Case, batches: str) -> list[Cut]:
@@ -43,8 +42,6 @@ def _event(one: Sent) -> Event:
 @pytest.mark.parametrize("by", RUNS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_people_met_elsewhere_comes_out_right(case: Case, by: str, batches: str) -> None:
-    if by == "partial aggregation" and plan_of(case.topology) is None:
-        return
     sinks = dict.fromkeys(case.outputs, _RESULT)
     drawn = Drawn(topology=case.topology, partitions=case.partitions, sinks=sinks, any_order=True, idles=False)
     if case.stops is not None:

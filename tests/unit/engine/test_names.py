@@ -6,12 +6,12 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.engine import Engine, LogRecord
+from tests.unit.engine.engine import LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 from tests.user_names import USER_NAMES
 
 from recount.declare.aggregates import count, total
-from recount.declare.columns import ORIGIN, RESULT_TIME, REVISION
+from recount.declare.columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.declare.expressions import col
 from recount.declare.schema import LONG, STRING, RecordSchema
 from recount.declare.topics import Topic
@@ -35,12 +35,14 @@ def test_the_key_and_the_aggregates_of_a_window_can_have_any_name(key: str) -> N
     aggregates = {name: total(name) for name in USER_NAMES if name != key}
     windows = stream(LEFT).select_key(**{key: col(key)}).windowed_by(tumbling("1 s", grace="0 s"))
     topology = Topology(name="named", sinks=[windows.aggregate(**aggregates).emit_final().to(OUT)])
-    engine = Engine(topology)
-    engine.batch(record(1, GIVEN), record(2, GIVEN))
-    [row] = engine.batch(record(3, GIVEN), record(2_000, {**GIVEN, key: -1})).to_dicts()
+    engine = TopologyEngine(topology, {"left": 1})
+    engine.batch({"left": [record(1, GIVEN), record(2, GIVEN)]})
+    engine.batch({"left": [record(3, GIVEN), record(2_000, {**GIVEN, key: -1})]})
+    emitted = engine.emitted("out")
+    [row] = emitted.drop(IS_NULL, ORIGIN).to_dicts()
     values = {name: 3 * GIVEN[name] for name in aggregates}
     assert row == {key: GIVEN[key], "window_start": 0, "window_end": 1_000, **values, RESULT_TIME: 3, REVISION: 0}
-    [sent] = output_records(topology.sinks[0], record_columns(topology.sinks[0], engine.emitted))
+    [sent] = output_records(topology.sinks[0], record_columns(topology.sinks[0], emitted))
     assert json.loads(sent.value or b"") == {key: GIVEN[key], "window_start": 0, "window_end": 1_000, **values}
 
 

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.engine.plain_topics import FLOWS, plain_log, plain_topology
-from tests.unit.engine.topology_runs import assert_agree, by_engine, by_interpreter, by_tasks
-
-from recount.engine.stage.partials import plan_of
+from tests.unit.engine.topology_runs import assert_agree, by_engine, by_interpreter
 
 
 @pytest.mark.parametrize("name", FLOWS)
@@ -21,5 +19,3 @@ def test_the_engine_is_the_interpreter_on_plain_values(name: str, seed: int) -> 
     cuts = plain_log(drawn, random.Random(seed))
     expected = by_interpreter(drawn, cuts)
     assert_agree(drawn, by_engine(drawn, cuts), expected)
-    if plan_of(drawn.topology) is not None:
-        assert_agree(drawn, by_tasks(drawn, cuts), expected)

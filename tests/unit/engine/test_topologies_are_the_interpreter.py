@@ -21,7 +21,7 @@ from recount.declare.aggregates import count
 from recount.declare.changes import describe
 from recount.declare.expressions import col
 from recount.declare.windows import tumbling
-from recount.engine.stage.partials import NotExpressible
+from recount.engine.operators.batch_processing import NotExpressible
 
 BLOCK = 10
 """From here on Hypothesis varies what it has drawn: for other topologies it has to begin again."""

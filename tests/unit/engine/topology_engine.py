@@ -1,4 +1,4 @@
-"""The engine's general way without Spark, Kafka and Delta: its map stage and graph on Arrow batches in memory."""
+"""The engine's general way without Spark, Kafka and Delta: its stage and graph on Arrow batches in memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 from tests.unit.engine.engine import NOW_MS, LogRecord, arrow_batch
 
+from recount.declare.aggregates import SumTooLarge
 from recount.declare.columns import BATCH, GENERATION
 from recount.declare.topology import Topology
 from recount.engine.exchange.dealing import Sent
@@ -17,7 +18,7 @@ from recount.engine.exchange.graph_part import GraphPart
 from recount.engine.exchange.work import Computed, Stage
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
-from recount.engine.stage.map_stage import from_ipc
+from recount.engine.stage.intake import from_ipc
 from recount.engine.stage.record_stage import TOTALS, RecordStage
 from recount.engine.state.graph_state import STATE_SCHEMA, Part, since_snapshot
 
@@ -53,10 +54,15 @@ class TopologyEngine:
         start = dict(self._ends)
         end = {place: start[place] + len(_in(log, place)) for place in start}
         span = BatchRange(batch=len(self.computed), timestamp_ms=now_ms, start=start, end=end)
-        stage = self.computation.plan.stage(span)
+        stage = self.computation.plan.stage(span, self.clock)
         batches = [arrow_batch(*place, first, _in(log, place)) for place, first in start.items()]
         self._ends = end
-        made = self._made(stage, batches, span)
+        try:
+            made = self._made(stage, batches, span)
+        except SumTooLarge as error:
+            raise self.computation.with_its_record(
+                error, lambda stage: _tables(stage, batches), span, self.clock
+            ) from None
         computed = self.computation.computed(
             made, span, self.clock, lambda places: _tables(RawStage.of(places), batches)[RAW]
         )
@@ -90,7 +96,7 @@ class TopologyEngine:
     ) -> Mapping[str, pl.DataFrame]:
         """The tables of all parts."""
         if not self._parts:
-            return self.computation.processed(_tables(stage, batches), span, self.clock)
+            return self.computation.processed(_tables(stage, batches), span, self.clock, self._published)
         dealing = self.computation.plan.dealing
         assert dealing is not None
         sent = [
@@ -106,12 +112,17 @@ class TopologyEngine:
                 name: pl.concat([pl.DataFrame(schema=schema), *_of(sent, number, name)])
                 for name, schema in schemas.items()
             }
-            for name, rows in part.process(tables, span, self.clock, whole=self.computation._is_much).items():
+            for name, rows in part.process(
+                tables, span, self.clock, whole=self.computation._is_much, published=self._published
+            ).items():
                 made[name].append(rows)
             for name in made.keys() - schemas.keys():
                 made[name] += _of(sent, number, name)
         made[TOTALS] += _of(sent, 0, TOTALS)
         return {name: pl.concat(parts) for name, parts in made.items()}
+
+    def _published(self, table: str) -> pl.LazyFrame:
+        return self.emitted(table).lazy()
 
     def emitted(self, table: str) -> pl.DataFrame:
         """All rows of an output table so far."""

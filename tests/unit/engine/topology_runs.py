@@ -9,7 +9,7 @@ from itertools import cycle
 from typing import Any
 
 import polars as pl
-from tests.unit.engine.engine import NOW_MS, Engine
+from tests.unit.engine.engine import NOW_MS
 from tests.unit.engine.random_flows import TABLES, Comparable
 from tests.unit.engine.random_topologies import Drawn
 from tests.unit.engine.random_topology_logs import IDLE_AFTER_MS, Cut, Event
@@ -20,7 +20,7 @@ from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.declare.topology import Written
 from recount.engine.operators.batch_operator import FATES
 from recount.engine.operators.partition_clock import PartitionClock
-from recount.engine.stage.map_stage import LATE_SCHEMA
+from recount.engine.stage.intake import LATE_SCHEMA
 from recount.reference.record_clock import Output
 from recount.reference.records import DeadLetter, Intake
 from recount.reference.topology_driver import TopologyDriver
@@ -62,20 +62,6 @@ def by_engine(drawn: Drawn, cuts: Sequence[Cut], parts: Sequence[int] = (1,)) ->
         told.rejected.update(_letters(computed.rejected))
     for node in drawn.topology.written:
         told.rows[node.topic.name] = list(engine_rows(node, engine.emitted(node.table)))
-    return told
-
-
-def by_tasks(drawn: Drawn, cuts: Sequence[Cut], arrow_cuts: Sequence[int] = ()) -> Told:
-    """What the partial aggregation says, whose tasks get Arrow batches that are cut at ``arrow_cuts``."""
-    [many], told, now_ms = drawn.partitions.values(), Told(), NOW_MS
-    engine = Engine(drawn.topology, partitions=many, cuts=arrow_cuts)
-    for cut in cuts:
-        now_ms += cut.later_ms
-        engine.batch(*(one.record for one in cut.events), now_ms=now_ms)
-        told.fates.append(_fates(engine.clock))
-    told.late.update(engine.made["late"].select(list(LATE_SCHEMA)).rows())
-    told.rejected.update(_letters(engine.made["rejected"]))
-    told.rows[engine.plan.sink.topic.name] = list(engine_rows(engine.plan.sink, engine.emitted))
     return told
 
 

@@ -16,7 +16,7 @@ from recount.declare.operators.nodes import Source
 from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, BadRecord, RecordSchema, decimal, list_of
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
-from recount.engine.stage.map_stage import Intake
+from recount.engine.stage.intake import Intake
 from recount.formats.json_values import Fault, ValueDecoder
 from recount.recompute.decoding import NO_LIMIT_MS, DecodePass, Limits
 from recount.recompute.parsing import Parser

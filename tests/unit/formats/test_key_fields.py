@@ -30,7 +30,7 @@ from recount.declare.schema import BYTES, DATE, DOUBLE, LONG, STRING, TIMESTAMP,
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
-from recount.engine.stage.map_stage import Intake
+from recount.engine.stage.intake import Intake
 from recount.kafka.topic_drift import dead_letter_topic
 from recount.profile.daemon import free_ports
 from recount.recompute.decoding import DecodePass

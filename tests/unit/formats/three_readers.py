@@ -13,7 +13,7 @@ from recount.declare.operators.nodes import KEY
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
-from recount.engine.stage.map_stage import Intake
+from recount.engine.stage.intake import Intake
 from recount.engine.stage.polars_expressions import field_column
 from recount.recompute.decoding import DecodePass
 from recount.reference.records import Intake as Reference

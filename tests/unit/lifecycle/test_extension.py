@@ -121,7 +121,7 @@ def test_a_sink_that_changes_the_order_in_which_ways_meet_is_refused() -> None:
 def test_a_single_aggregation_with_a_further_sink_is_refused() -> None:
     made = {"windows": flows()["windows"]}
     [objection] = objections(made, made)
-    assert "keeps partial aggregates" in objection
+    assert "go on from the batch of a change" in objection
 
 
 def test_nothing_is_added_where_more_has_changed() -> None:

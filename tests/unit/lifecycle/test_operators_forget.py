@@ -22,7 +22,7 @@ from recount.declare.schema import LONG, STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import last_n, session, sliding, tumbling
-from recount.engine.stage.map_stage import from_ipc
+from recount.engine.stage.intake import from_ipc
 from recount.engine.state.graph_state import ROWS
 from recount.lifecycle.held_rows import HeldKey, Holding
 from recount.tables.places import Tables

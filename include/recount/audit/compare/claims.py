@@ -268,7 +268,7 @@ def of_rows(rows: DataFrame, identity: Identity, side: Column, evidence: Column,
     """``rows`` of the sink's table, or of that of its corrections; ``more`` are further columns of the claims."""
     fields = {name: named(name) for name in identity.fields}
     revision = F.coalesce(F.col(columns.REVISION), F.lit(NO_REVISION))
-    # of partial aggregates a stream withdraws nothing, and its tables lack what would be empty in them
+    # tables of windows of earlier releases lack what would be empty in them
     is_null = F.coalesce(columns.IS_NULL, F.lit(False)) if columns.IS_NULL in rows.columns else F.lit(False)
     origin = F.col(columns.ORIGIN) if columns.ORIGIN in rows.columns else F.lit(None)
     extra = {SIDE: side, REVISION: revision, EVIDENCE: evidence, **more}

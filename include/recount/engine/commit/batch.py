@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -22,24 +22,21 @@ from itertools import pairwise
 import polars as pl
 from pyspark.sql import DataFrame
 
-from recount.declare.changes import NOTHING_ADDED, Additions
 from recount.declare.columns import RESULT_TIME, TIMESTAMP
 from recount.declare.fingerprint import Declared
 from recount.declare.operators.event_time import newer_tables
 from recount.declare.output import deleted_at_once, oldest_kept_ms
 from recount.declare.topology import Topology, Written
 from recount.engine.commit.delta_table import DELTA_LOG_KEPT_MS
+from recount.engine.commit.former_windows import bring_up_windows
 from recount.engine.commit.output_records import output_records
 from recount.engine.commit.stream_tables import BatchRows, StreamTables
 from recount.engine.driver.signs_of_work import worked
-from recount.engine.exchange.aggregation import AggregationComputation
 from recount.engine.exchange.graph_computation import GraphComputation
-from recount.engine.exchange.work import Attempt, BatchResult, Computation, Computed, Step
+from recount.engine.exchange.work import Attempt, BatchResult, Computed, Step
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
-from recount.engine.stage.partials import plan_of
 from recount.engine.state.keyed_rows import StateUse
-from recount.engine.upkeep.memory import DriverMemory
 from recount.engine.upkeep.trimming import AgeingRows
 from recount.formats.record_decoder import reads_headers
 from recount.formats.registry_encoders import encoder_of
@@ -53,17 +50,6 @@ from recount.tables.signed_orders import SET_ASIDE, RecordPlace, set_aside_comma
 _LOG = logging.getLogger(__name__)
 _MOST_PARTITIONS = 4
 _A_PLACE = re.compile(r"[a-zA-Z0-9._-]+-\d{1,9}@\d{1,18}")
-
-
-def computation_of(
-    topology: Topology,
-    closed_ms: int | None = None,
-    added: Additions = NOTHING_ADDED,
-    memory: Callable[[], DriverMemory] = DriverMemory.now,
-) -> Computation:
-    """The short way where the topology has its shape, otherwise the general one; for the rest see ``Attempt``."""
-    plan = plan_of(topology)
-    return AggregationComputation(plan, closed_ms) if plan else GraphComputation(topology, added, memory=memory)
 
 
 class TopologyWork:
@@ -83,7 +69,7 @@ class TopologyWork:
         delta_log_kept_ms: int = DELTA_LOG_KEPT_MS,
     ) -> None:
         self._topology = topology
-        plan, computation = plan_of(topology), computation_of(topology)
+        computation = GraphComputation(topology)
         outputs = {sink.table: computation.output_schema(sink) for sink in computation.sinks}
         self.tables = StreamTables(
             topology.name,
@@ -91,7 +77,6 @@ class TopologyWork:
             state=computation.state_schema,
             outputs=outputs,
             ageing={node.table: AgeingRows(by=ageing(node), key=node.key) for node in topology.written},
-            closed_after_ms=0 if plan is None else plan.windows.grace_ms,
             reports=reports,
             delta_log_kept_ms=delta_log_kept_ms,
         )
@@ -114,7 +99,8 @@ class TopologyWork:
         self.tables.require_new()
 
     def create(self) -> None:
-        """Create the tables that do not exist."""
+        """Create the tables that do not exist; a state of an earlier release gets the form of today."""
+        bring_up_windows(self._topology, self.tables)
         self.tables.create()
 
     def lacks(self, last: BatchProof, *, in_flight: bool) -> bool:
@@ -139,7 +125,7 @@ class BatchProcessor:
         self._attempt = attempt
         self._clock: PartitionClock | None = None
         self._appended: Mapping[str, tuple[str, int]] = {}
-        self._computation = computation_of(topology, attempt.closed_ms, attempt.added, attempt.memory)
+        self._computation = GraphComputation(topology, attempt.added, attempt.closed_ms, memory=attempt.memory)
         self._dead_letters = {source.topic.name: source.topic.dead_letter_name for source in topology.sources}
         self._warned: set[str] = set()
         self._in_seconds: set[str] = set()

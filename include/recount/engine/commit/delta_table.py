@@ -23,7 +23,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyarrow.fs import FileSystem, PyFileSystem
 
-from recount.declare.columns import BEYOND
+from recount.declare.columns import IS_NULL, ORIGIN
 from recount.engine.state.graph_state import MANY
 from recount.runtime.errors import Terminal
 from recount.runtime.times import clock_ms
@@ -127,9 +127,9 @@ class AppendOnlyTable:
             table.alter.set_table_properties(changed, post_commithook_properties=_AFTER_COMMIT)
 
     def _add_columns(self, table: DeltaTable) -> None:
-        """Add the columns ``BEYOND`` that a table of an earlier release lacks: in its rows nothing is beyond a sum."""
+        """Add the columns that a table of an earlier release may lack: its rows delete nothing, and are no record's."""
         known = {field.name for field in table.schema().fields}
-        may_lack = (name for name in self.schema if name.startswith(BEYOND))
+        may_lack = (name for name in (IS_NULL, ORIGIN) if name in self.schema)
         new = {name: self.schema[name] for name in may_lack if name not in known}
         if new:
             fields = Schema.from_arrow(pl.DataFrame(schema=new).to_arrow().schema).fields

@@ -11,7 +11,7 @@ import polars as pl
 
 from recount.declare.columns import BATCH, GENERATION
 from recount.engine.commit.delta_table import DELTA_LOG_KEPT_MS, AppendOnlyTable, LedgerTable, TableFile
-from recount.engine.stage.map_stage import LATE_SCHEMA, REJECTED_SCHEMA
+from recount.engine.stage.intake import LATE_SCHEMA, REJECTED_SCHEMA
 from recount.engine.state.graph_state import bring_up
 from recount.engine.upkeep.trimming import AgeingRows, Compaction, Trimming
 from recount.runtime.errors import Terminal
@@ -80,8 +80,7 @@ def files_in(filed: pl.DataFrame) -> dict[str, list[TableFile]]:
 class StreamTables:
     """The tables that the stream ``name`` writes below ``root``, and nobody else; ``outputs`` by table.
 
-    Earlier versions can be read for ``delta_log_kept_ms``; for ``ageing``, ``closed_after_ms`` and ``reports`` see
-    ``Trimming``.
+    Earlier versions can be read for ``delta_log_kept_ms``; for ``ageing`` and ``reports`` see ``Trimming``.
     """
 
     def __init__(
@@ -92,7 +91,6 @@ class StreamTables:
         state: Schema,
         outputs: Mapping[str, Schema],
         ageing: Mapping[str, AgeingRows] | None = None,
-        closed_after_ms: int = 0,
         reports: str | None = None,
         delta_log_kept_ms: int = DELTA_LOG_KEPT_MS,
     ) -> None:
@@ -121,7 +119,6 @@ class StreamTables:
             rejected=self.rejected,
             outputs=self.outputs,
             ageing=ageing or {},
-            closed_after_ms=closed_after_ms,
             reports=reports,
         )
         self.compaction = Compaction(others, self.state, self.ledger, self.trimming.trim)

@@ -22,7 +22,7 @@ from recount.declare.operators.stateless import Merge, Repartition, Select, Thro
 from recount.declare.operators.tables import Suppress, TableFilter, ToTable
 from recount.declare.topology import Topology
 from recount.engine.operators.batch_rows import ENTRY, META, TOPIC
-from recount.engine.stage.polars_expressions import compiled
+from recount.engine.stage.polars_expressions import compiled, field_column
 from recount.engine.stage.record_stage import SET_ASIDE, TIMES, TOTALS, WRITTEN, HandedOn, RecordSteps
 from recount.engine.state.graph_state import PART, parts_of
 
@@ -108,6 +108,7 @@ def dealing_of(topology: Topology, steps: RecordSteps) -> Dealing | None:
         return None
     topics = {name: rows.topic for name, rows in steps.handed_on.items()}
     by = {name: compiled(made.by[name], rows.node.fields) for name, rows in steps.handed_on.items()}
+    by |= {name: pl.col(field_column(one.node.key)) for name, one in steps.reduced.items()}
     return Dealing(by=by, refusals=made.refusals, topics=topics) if by else None
 
 

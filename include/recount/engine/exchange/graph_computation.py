@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from recount.declare.aggregates import SumTooLarge
 from recount.declare.changes import NOTHING_ADDED, Additions
 from recount.declare.topology import Topology, Written
 from recount.engine.commit.output_records import record_columns, records_as
@@ -29,12 +30,14 @@ from recount.engine.exchange.graph_part import (
 )
 from recount.engine.exchange.spread_parts import SpreadParts, tasks_see
 from recount.engine.exchange.work import Computed, staged
+from recount.engine.operators.batch_operator import Published
 from recount.engine.operators.batch_rows import PARTITION, TOPIC, written_schema
+from recount.engine.operators.batch_windows import with_record
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.operators.set_aside import one_of_each
 from recount.engine.source.checkpoint import BatchRange
-from recount.engine.stage.map_stage import ARROW_OUTPUT, PLACE, REJECTED_SCHEMA, Partition, partition_of, to_ipc
-from recount.engine.stage.record_stage import GOOD, IN_TASKS, REJECTED, TOTALS, VALUE
+from recount.engine.stage.intake import ARROW_OUTPUT, PLACE, REJECTED_SCHEMA, Partition, partition_of, to_ipc
+from recount.engine.stage.record_stage import GOOD, IN_TASKS, REJECTED, TOTALS, VALUE, RecordStage, RecordSteps
 from recount.engine.state.graph_state import STATE_SCHEMA, is_much, parts_in, since_snapshot
 from recount.engine.state.keyed_rows import StateUse
 from recount.engine.upkeep.memory import DriverMemory
@@ -54,6 +57,8 @@ SPREAD_FROM = 20_000
 RAW = "raw"
 RAW_SCHEMA: dict[str, pl.DataType] = {**PLACE, "record_key": pl.Binary(), "record_value": pl.Binary()}
 
+Decode = Callable[[RecordStage], Mapping[str, pl.DataFrame]]
+"""Runs a stage on the records of the batch."""
 ReadAgain = Callable[[pl.DataFrame], pl.DataFrame]
 """The raw records (``RAW_SCHEMA``) at some places of the batch (``PLACE``)."""
 
@@ -70,12 +75,13 @@ class GraphComputation:
         self,
         topology: Topology,
         added: Additions = NOTHING_ADDED,
+        closed_ms: int | None = None,
         *,
         spread_from: int = SPREAD_FROM,
         fewest_cores: int = FEWEST_CORES,
         memory: Callable[[], DriverMemory] = DriverMemory.now,
     ) -> None:
-        self.plan = GraphPlan(topology=topology, added=added)
+        self.plan = GraphPlan(topology=topology, added=added, closed_ms=closed_ms)
         self._part: GraphPart | None = GraphPart(self.plan)
         self._tables: StreamTables | None = None
         self._spread: SpreadParts | None = None
@@ -157,24 +163,56 @@ class GraphComputation:
     def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:
         """Decode, process, encode."""
         self._decide(records.sparkSession, before)
-        if self._spread is not None:
-            made = self._spread.process(records, span, clock, before, whole=self._is_much)
-        else:
-            decoded = staged(records, self.plan.stage(span, before, self._outputs))
-            if self._recovery:
-                rows = self._recovery.result()
-                self._recovery = None
-                if rows:
-                    _LOG.info("recovered %d rows of state before batch %d", rows, before[1])
-            made = self.processed(decoded, span, clock)
+        try:
+            made = self._made(records, span, clock, before)
+        except SumTooLarge as error:
+            raise self.with_its_record(error, lambda stage: staged(records, stage), span, clock) from None
         return self.computed(made, span, clock, read_again(records))
 
+    def _made(
+        self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order
+    ) -> dict[str, pl.DataFrame]:
+        if self._spread is not None:
+            return self._spread.process(records, span, clock, before, whole=self._is_much)
+        decoded = staged(records, self.plan.stage(span, clock, before, self._outputs))
+        if self._recovery:
+            rows = self._recovery.result()
+            self._recovery = None
+            if rows:
+                _LOG.info("recovered %d rows of state before batch %d", rows, before[1])
+        return self.processed(decoded, span, clock, self._published(before))
+
+    def _published(self, before: Order) -> Published:
+        """The rows of output tables that batches before ``before`` have written."""
+
+        def published(table: str) -> pl.LazyFrame:
+            assert self._tables is not None, "recover comes first"
+            return self._tables.outputs[table].read().filter(earlier(before))
+
+        return published
+
+    def with_its_record(
+        self,
+        error: SumTooLarge,
+        run: Decode,
+        span: BatchRange,
+        clock: PartitionClock,
+    ) -> SumTooLarge:
+        """``error`` with the record that adds most; ``run`` has tasks hand on those that they have added up."""
+        begun = [one.node for one in self.plan.steps.reduced.values() if error.aggregate in one.node.aggregates]
+        if error.record is not None or not begun:
+            return error
+        steps = RecordSteps(self.plan.topology, reduces=False)
+        decoded = run(replace(self.plan.stage(span, clock), steps=steps))
+        rows = {sent.node: sent.rows(decoded[name]) for name, sent in steps.handed_on.items()}
+        return next((told for node in begun if (told := with_record(error, rows[node.input], node)).record), error)
+
     def processed(
-        self, tables: Mapping[str, pl.DataFrame], span: BatchRange, clock: PartitionClock
+        self, tables: Mapping[str, pl.DataFrame], span: BatchRange, clock: PartitionClock, published: Published
     ) -> dict[str, pl.DataFrame]:
         """All that the one part makes of the ``tables`` of the tasks, with those that go no further."""
         assert self._part is not None, "the driver has the only part"
-        return {**tables, **self._part.process(tables, span, clock, whole=self._is_much)}
+        return {**tables, **self._part.process(tables, span, clock, whole=self._is_much, published=published)}
 
     def computed(
         self, tables: Mapping[str, pl.DataFrame], span: BatchRange, clock: PartitionClock, again: ReadAgain

@@ -17,13 +17,14 @@ import polars as pl
 from recount.declare.changes import NOTHING_ADDED, Additions
 from recount.declare.columns import STREAM_TIME
 from recount.declare.operators.keys_and_fields import topics_needing_a_key
+from recount.declare.operators.nodes import Node
 from recount.declare.operators.processing import Deduplicate
 from recount.declare.topology import Topology
 from recount.engine.commit.output_records import RECORD_SCHEMA, encoded_values, record_columns, records_as
 from recount.engine.commit.stream_tables import FILES, FILES_SCHEMA, STATE, Order, filed, output_name
 from recount.engine.exchange.dealing import Dealing, dealing_of, refused_table
 from recount.engine.operators.batch_graph import Graph, Made
-from recount.engine.operators.batch_operator import FATE, FATE_SCHEMA, FATES, TIMES_SCHEMA, Batch, time_frame
+from recount.engine.operators.batch_operator import FATE, FATE_SCHEMA, FATES, TIMES_SCHEMA, Batch, Published, time_frame
 from recount.engine.operators.batch_processing import key_column
 from recount.engine.operators.batch_rows import (
     ENTRY,
@@ -41,7 +42,7 @@ from recount.engine.operators.batch_suppression import IDENTITY
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.operators.set_aside import RAISED_SCHEMA
 from recount.engine.source.checkpoint import BatchRange
-from recount.engine.stage.map_stage import IN_SECONDS, LATE_SCHEMA
+from recount.engine.stage.intake import IN_SECONDS, LATE_SCHEMA
 from recount.engine.stage.record_stage import (
     GOOD,
     SET_ASIDE,
@@ -69,10 +70,14 @@ NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class GraphPlan:
-    """The work on ``topology``, to which upgrades ``added`` something: what tasks do, and what parts go on with."""
+    """The work on ``topology``, to which upgrades ``added`` something: what tasks do, and what parts go on with.
+
+    For ``closed_ms`` see ``WindowedOperator``.
+    """
 
     topology: Topology
     added: Additions = NOTHING_ADDED
+    closed_ms: int | None = None
 
     @cached_property
     def steps(self) -> RecordSteps:
@@ -84,9 +89,12 @@ class GraphPlan:
         """How rows are dealt out to parts; None where there can be one part only."""
         return dealing_of(self.topology, self.steps)
 
-    def stage(self, span: BatchRange, order: Order = (0, 0), outputs: Mapping[str, str] = NOWHERE) -> RecordStage:
-        """The work of the tasks on the batch ``span``; for the rest see ``RecordStage``."""
+    def stage(
+        self, span: BatchRange, clock: PartitionClock, order: Order = (0, 0), outputs: Mapping[str, str] = NOWHERE
+    ) -> RecordStage:
+        """The work of the tasks on the batch ``span``, before which ``clock`` stood; see ``RecordStage``."""
         return RecordStage(
+            stood=clock.stream_times,
             steps=self.steps,
             sources={source.topic.name: source for source in self.topology.sources},
             keyed=topics_needing_a_key(self.topology),
@@ -128,7 +136,7 @@ class GraphPart:
 
     def __init__(self, plan: GraphPlan, part: Part = WHOLE) -> None:
         self._plan = plan
-        self.graph = Graph(plan.topology, done_before=plan.steps.nodes, added=plan.added)
+        self.graph = Graph(plan.topology, done_before=plan.steps.nodes, added=plan.added, closed_ms=plan.closed_ms)
         self._part = Part(number=part.number, parts=part.parts, by=self._keys) if part.parts > 1 else part
         self._state = GraphState(self.graph.states, self.graph.clocks, self._part)
         self._numbers = dict(enumerate(plan.topology.nodes()))
@@ -141,8 +149,9 @@ class GraphPart:
         """The columns of the tables of tasks that a part reads; others pass it by."""
         steps, own = self._plan.steps, {TOTALS: TOTALS_SCHEMA, TIMES: TIMES_SCHEMA, SET_ASIDE: RAISED_SCHEMA}
         rows = {name: handed_on.schema for name, handed_on in steps.handed_on.items()}
+        begun = {name: one.schema for name, one in steps.reduced.items()}
         sent = self._plan.dealing.schemas if self._plan.dealing and self._part.parts > 1 else {}
-        return {**own, WRITTEN: {name: META[name] for name in ENTRY}, **rows, **sent}
+        return {**own, WRITTEN: {name: META[name] for name in ENTRY}, **rows, **begun, **sent}
 
     @property
     def size(self) -> int:
@@ -154,11 +163,17 @@ class GraphPart:
         self._must_write_whole = not self._state.load(since)
 
     def process(
-        self, tables: Mapping[str, pl.DataFrame], span: BatchRange, clock: PartitionClock, *, whole: bool
+        self,
+        tables: Mapping[str, pl.DataFrame],
+        span: BatchRange,
+        clock: PartitionClock,
+        *,
+        whole: bool,
+        published: Published,
     ) -> dict[str, pl.DataFrame]:
         """The tables that the part makes of its ``tables`` of the batch ``span``, before which ``clock`` stood.
 
-        ``whole``: the batch writes a snapshot.
+        ``whole``: the batch writes a snapshot. ``published``: see ``Batch``.
         """
         steps, totals = self._plan.steps, tables[TOTALS]
         after = self._plan.advanced(clock, span, totals)
@@ -169,6 +184,7 @@ class GraphPart:
             times=tables[TIMES],
             known=after.partitions.keys(),
             awake={partition for partition, proof in after.partitions.items() if not proof.idle},
+            published=published,
         )
         given = {rows.node: rows.rows(tables[name]) for name, rows in steps.handed_on.items()}
         refused = {
@@ -176,7 +192,8 @@ class GraphPart:
             for number, node in self._numbers.items()
             if refused_table(number) in tables
         }
-        made = self.graph.process(batch, given, tables[SET_ASIDE], tables[WRITTEN], refused)
+        reduced: dict[Node, pl.DataFrame] = {one.node: tables[name] for name, one in steps.reduced.items()}
+        made = self.graph.process(batch, given, tables[SET_ASIDE], tables[WRITTEN], refused, reduced)
         went_on = pl.concat(rows.select(ENTRY) for rows in (*given.values(), tables[WRITTEN]))
         state = self._state.changes(whole=whole or self._must_write_whole)
         self._must_write_whole = False

@@ -31,7 +31,7 @@ import psutil
 from recount.engine.exchange.graph_part import GraphPart, GraphPlan
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
-from recount.engine.stage.map_stage import from_ipc, to_ipc
+from recount.engine.stage.intake import from_ipc, to_ipc
 from recount.engine.stage.record_stage import TOTALS
 from recount.engine.state.graph_state import Part, since_snapshot
 from recount.runtime.errors import Transient
@@ -237,7 +237,11 @@ def _processed(part: GraphPart, request: Request) -> Blobs:
         else:
             passing.append((name, ipc))
     tables = {name: pl.concat(rows) for name, rows in sent.items()}
-    made = part.process(tables, request.span, request.clock, whole=request.whole)
+
+    def published(table: str) -> pl.LazyFrame:
+        return pl.scan_delta(request.outputs[table]).filter(earlier(request.before))
+
+    made = part.process(tables, request.span, request.clock, whole=request.whole, published=published)
     left = {**part.written(made, request.before, request.state, request.outputs), TOTALS: tables[TOTALS]}
     return [*((name, to_ipc(rows, "lz4")) for name, rows in left.items() if not rows.is_empty()), *passing]
 

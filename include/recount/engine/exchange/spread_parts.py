@@ -26,7 +26,7 @@ from recount.engine.exchange.part_hosts import FAILED, Request, ask
 from recount.engine.exchange.work import given
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
-from recount.engine.stage.map_stage import from_ipc, map_function, to_ipc
+from recount.engine.stage.intake import from_ipc, map_function, to_ipc
 from recount.engine.stage.record_stage import TOTALS, RecordStage
 from recount.runtime.errors import Transient
 
@@ -122,7 +122,7 @@ class SpreadParts:
             whole=whole,
             outputs=self._outputs,
         )
-        stage = self._plan.stage(span, before, self._outputs)
+        stage = self._plan.stage(span, clock, before, self._outputs)
         dealt = DealtStage(stage=stage, dealing=self._dealing, parts=self._parts)
         sent = given(records).mapInArrow(map_function(dealt), _SENT).repartitionById(self._parts, "part")
         homes = self._homes_of(records.sparkSession)

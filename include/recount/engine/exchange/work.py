@@ -17,12 +17,10 @@ from pyspark.sql import functions as F
 from recount.declare.changes import NOTHING_ADDED, Additions
 from recount.declare.fingerprint import Declared
 from recount.declare.operators.event_time import Layers
-from recount.declare.topology import Written
 from recount.engine.commit.delta_table import TableFile
-from recount.engine.commit.stream_tables import Order, Schema, StreamTables
 from recount.engine.operators.partition_clock import PartitionClock
-from recount.engine.source.checkpoint import BatchRange, Planned
-from recount.engine.stage.map_stage import HEADERS, INPUT_COLUMNS, OUTPUT_SCHEMA, from_ipc, map_function
+from recount.engine.source.checkpoint import Planned
+from recount.engine.stage.intake import HEADERS, INPUT_COLUMNS, OUTPUT_SCHEMA, from_ipc, map_function
 from recount.engine.state.keyed_rows import StateUse
 from recount.engine.upkeep.memory import DriverMemory
 from recount.kafka.transaction import OutputTransaction
@@ -203,32 +201,3 @@ def staged(records: DataFrame, stage: Stage) -> dict[str, pl.DataFrame]:
     for row in sent:
         tables[row.name].append(from_ipc(row.ipc))
     return {name: pl.concat(parts) for name, parts in tables.items()}
-
-
-class Computation(Protocol):
-    """Computes the batches of one stream in order, and holds the state between them."""
-
-    @property
-    def sinks(self) -> Sequence[Written]:
-        """The operators that write."""
-
-    @property
-    def state_schema(self) -> Schema:
-        """The columns of the state table."""
-
-    @property
-    def held(self) -> Mapping[str, int]:
-        """How many rows are kept between batches, by what keeps them."""
-
-    @property
-    def used(self) -> Mapping[str, StateUse]:
-        """How each of these is used."""
-
-    def output_schema(self, sink: Written) -> Schema:
-        """The columns of the output table of ``sink``."""
-
-    def recover(self, tables: StreamTables, before: Order, clock: PartitionClock) -> None:
-        """Start from the state before the batch ``before``, when the clock stood at ``clock``."""
-
-    def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:
-        """Compute the batch ``span``. After an error the computation is not to be used again."""

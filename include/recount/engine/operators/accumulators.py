@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 
 from recount.declare.aggregates import Aggregate, Fold
+from recount.declare.columns import BEYOND
 from recount.declare.expression_types import type_of
 from recount.declare.operators.event_time import tries_folds
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
@@ -119,6 +120,24 @@ class Accumulators:
             )
             for name, carrier in carriers.items()
         ]
+
+    @property
+    def are_in_results(self) -> bool:
+        """Whether a result says all about the accumulators that it was read from."""
+        return all(isinstance(one, Counted | Summed | Extreme) for one in self._kinds.values())
+
+    def of_results(self, results: pl.DataFrame) -> pl.DataFrame:
+        """``results`` with the accumulators that they are read from; values have the names of the aggregates.
+
+        What is beyond a sum may be there too (``BEYOND``).
+        """
+        first = {name: next(iter(accumulator.columns)) for name, accumulator in self._kinds.items()}
+        values = {_column(name, part): pl.col(name) for name, part in first.items()}
+        beyond = {name: f"{BEYOND}{name}" for name in first}
+        values |= {_column(name, BEYOND_TOTAL): pl.col(at) for name, at in beyond.items() if at in results.columns}
+        return results.with_columns(
+            values.get(column, pl.lit(None)).cast(kind).alias(column) for column, kind in self.schema.items()
+        )
 
     def running(self, frame: pl.DataFrame, by: Sequence[str], position: str, **further: pl.Expr) -> pl.DataFrame:
         """``frame`` with each row merged with all before it in its group ``by``; ``position`` counts there from 0.

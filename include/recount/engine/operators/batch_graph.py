@@ -53,7 +53,7 @@ from recount.engine.operators.batch_tables import (
 from recount.engine.operators.batch_windows import WindowedOperator
 from recount.engine.operators.set_aside import Ranges, one_of_each
 from recount.engine.operators.windowed_state import comes_any_time, revised_for_ms
-from recount.engine.stage.map_stage import LATE_SCHEMA
+from recount.engine.stage.intake import LATE_SCHEMA
 from recount.engine.state.keyed_rows import KeyedRows
 
 _READS_HISTORY = (
@@ -106,10 +106,19 @@ class Graph:
     """
 
     def __init__(
-        self, topology: Topology, done_before: Set[Node] = frozenset(), added: Additions = NOTHING_ADDED
+        self,
+        topology: Topology,
+        done_before: Set[Node] = frozenset(),
+        added: Additions = NOTHING_ADDED,
+        closed_ms: int | None = None,
     ) -> None:
         nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
-        self._operators = operators_of(nodes)
+        former = added.taken_from(topology)
+        now, before = _tables_of(topology), _tables_of(former.topology)
+        of_results: dict[Node, str | None] = {
+            node: before.get(former.operators[node]) if node in former.operators else now.get(node) for node in nodes
+        }
+        self._operators = operators_of(nodes, of_results, closed_ms)
         self._nodes = [node for node in nodes if node not in done_before]
         self._ranges = {node: Ranges(node) for node in self._nodes}
         self._forks = topology.forks()
@@ -117,7 +126,6 @@ class Graph:
         self.sinks = [node for node in topology.written if node not in done_before]
         self.states: dict[str, KeyedRows] = {}
         self.owners: dict[str, tuple[Node, str]] = {}
-        former = added.taken_from(topology)
         numbers = operator_numbers(former.topology)
         for node in nodes:
             operator, place = self._operators[node], former.operators.get(node)
@@ -134,12 +142,14 @@ class Graph:
         set_aside: pl.DataFrame,
         written: pl.DataFrame,
         refused: Mapping[Node, pl.DataFrame],
+        reduced: Mapping[Node, pl.DataFrame],
     ) -> Made:
         """Send the batch's rows down every path that leads from the operators whose rows are ``given``.
 
         ``set_aside`` are the records that operators above these have set aside, ``written`` (``ENTRY``) those that
         sinks above have let pass. ``refused`` (``ENTRY``) has the records that an operator passes over, where only a
-        part of the rows is given. Where an operator asks for the order of a key's records they are taken in turn.
+        part of the rows is given, ``reduced`` the windows that tasks have begun. Where an operator asks for the order
+        of a key's records they are taken in turn.
         """
         made, batch = Made(set_aside), replace(batch, entered=tuple(given.values()))
         passed = Output(written)
@@ -149,7 +159,7 @@ class Graph:
         for node in self._nodes:
             inputs = [self._received(node, port, leaving[above]) for port, above in enumerate(node.inputs)]
             inputs[0], beyond = self._ranges[node].checked(inputs[0])
-            known = replace(batch, refused=refused[node]) if node in refused else batch
+            known = replace(batch, refused=refused.get(node), reduced=reduced.get(node))
             output = self._operators[node].process(known, inputs)
             worked()
             output.raised = pl.concat([beyond, output.raised])
@@ -183,19 +193,32 @@ def _asks_for_order(node: Node) -> bool:
     return False
 
 
-def operators_of(nodes: Iterable[Node]) -> dict[Node, Operator]:
-    """The operators at work for ``nodes``, which come in the order in which rows pass them; sources have none."""
+def _tables_of(topology: Topology) -> dict[Node, str]:
+    """An output table that has all rows of an operator as they leave it, by operator."""
+    return {node.input: node.table for node in topology.sinks}
+
+
+def operators_of(
+    nodes: Iterable[Node], of_results: Mapping[Node, str | None], closed_ms: int | None = None
+) -> dict[Node, Operator]:
+    """The operators at work for ``nodes``, which come in the order in which rows pass them; sources have none.
+
+    ``of_results`` are output tables that have all that an operator has let go; for ``closed_ms`` see
+    ``WindowedOperator``.
+    """
     operators: dict[Node, Operator] = {}
     for node in nodes:
-        operators[node] = _operator(node, operators)
+        if isinstance(node, WindowedAggregate):
+            clock, table = _clock(node, operators), of_results.get(node)
+            operators[node] = WindowedOperator(node=node, clock=clock, table=table, closed_ms=closed_ms)
+        else:
+            operators[node] = _operator(node, operators)
     return operators
 
 
 def _operator(node: Node, operators: Mapping[Node, Operator]) -> Operator:
     """The operator at work for ``node``; ``operators`` are those above it."""
     match node:
-        case WindowedAggregate():
-            return WindowedOperator(node=node, clock=_clock(node, operators))
         case StreamStreamJoin():
             return StreamStreamJoinOperator(node=node, clock=_clock(node, operators))
         case StreamTableJoin():
@@ -220,7 +243,7 @@ def _operator(node: Node, operators: Mapping[Node, Operator]) -> Operator:
             return InOrderOperator(node=node, clock=_clock(node, operators))
         case Process():
             return ProcessOperator(node=node, clock=_clock(node, operators))
-        case Source():
+        case Source() | WindowedAggregate():
             raise AssertionError(node)
         case _:
             return StatelessOperator(node=node)

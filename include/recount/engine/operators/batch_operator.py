@@ -7,7 +7,7 @@ that needs the key, while it advances those of the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
@@ -28,7 +28,7 @@ from recount.engine.operators.batch_rows import (
     TOPIC,
 )
 from recount.engine.operators.set_aside import RAISED_SCHEMA
-from recount.engine.stage.map_stage import LATE_SCHEMA
+from recount.engine.stage.intake import LATE_SCHEMA
 from recount.engine.state.keyed_rows import KeyedRows
 
 Partition = tuple[str, int]
@@ -40,12 +40,13 @@ _CARRIED, _PASSED_OVER, _EXACT, _IS_EXACT = "__carried_ms", "__passed_over", "__
 PLACE = "__place"
 TURN = (TOPIC, REACHED, PARTITION, OFFSET)
 """The columns by which the records of a batch are taken."""
-_FRONTIER: Partition = ("", -1)
+FRONTIER: Partition = ("", -1)
 """Under this identity the clock remembers its frontier: partitions have names and numbers from 0."""
 Fate = Literal["counted", "late", "deduplicated", "null_value", "null_key", "filtered", "waiting"]
 FATES: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null_value", "null_key", "filtered", "waiting")
 """Where operators differ about a record, the first of these holds; one that no operator took up was filtered."""
 FATE = "fate"
+Published = Callable[[str], pl.LazyFrame]
 FATE_TYPE = pl.Enum(FATES)
 FATE_SCHEMA: dict[str, pl.DataType] = {**{name: META[name] for name in ENTRY}, FATE: FATE_TYPE}
 
@@ -59,7 +60,8 @@ class Batch:
     operator may pass some over, in offset order. ``known`` are all partitions that there are; ``awake`` those that hold
     the frontier back, for they are not idle. ``entered`` are the rows that came from the log, before any operator.
     ``refused`` (``ENTRY``) are the records that the operator at hand passes over, where its part of the rows is not
-    all of them: None where it is.
+    all of them: None where it is. ``reduced`` are the windows that tasks have begun for it (``Reduction.schema``).
+    ``published`` has the rows of an output table, by its name, that earlier batches have written.
     """
 
     reached: Mapping[Partition, int]
@@ -69,6 +71,8 @@ class Batch:
     awake: Set[Partition]
     entered: Sequence[pl.DataFrame] = ()
     refused: pl.DataFrame | None = None
+    reduced: pl.DataFrame | None = None
+    published: Published | None = None
 
     @cached_property
     def turns(self) -> pl.DataFrame:
@@ -192,7 +196,7 @@ class Clock:
                 .unique(maintain_order=True)
                 .join(keyed.select(ENTRY), on=ENTRY, how="anti", maintain_order="left")
             )
-        self._before = self.state.rows.filter(pl.col(TOPIC) != _FRONTIER[0])
+        self._before = self.state.rows.filter(pl.col(TOPIC) != FRONTIER[0])
         carried = {(topic, partition): ms for topic, partition, ms in self._before.iter_rows()}
         self._exact = self._exactly(batch)
         after = {place: ms for place, ms in batch.reached.items() if place[0] in self.topics}
@@ -235,14 +239,14 @@ class Clock:
 
     def _advance_frontier(self, batch: Batch) -> None:
         times = {(topic, partition): ms for topic, partition, ms in self.state.rows.iter_rows()}
-        self.before_ms = times.get(_FRONTIER)
+        self.before_ms = times.get(FRONTIER)
         self._frontier_ms = self.before_ms
         self._is_awake = any(topic in self.topics for topic, _ in batch.awake)
         awake = [(one.clock.frontier_ms, one.delay_ms) for one in self.above if one.clock._is_awake]
         reached = _least([self._slowest(batch.awake, times), *_delayed(awake)])
         if reached is not None:
             self._frontier_ms = reached if self.before_ms is None else max(reached, self.before_ms)
-            topic, partition = _FRONTIER
+            topic, partition = FRONTIER
             self.state.put(pl.DataFrame([(topic, partition, self._frontier_ms)], self.state.schema, orient="row"))
         settled = [(one.clock.settled_ms, one.delay_ms + one.revised_for_ms) for one in self.above]
         self._settled_ms = _least([self._slowest(batch.known, times), *_delayed(settled)]) if self.settles else None

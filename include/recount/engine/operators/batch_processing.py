@@ -48,12 +48,16 @@ from recount.engine.operators.batch_rows import (
 )
 from recount.engine.operators.folds import frame_of, python_rows
 from recount.engine.operators.set_aside import SetAside
-from recount.engine.stage.partials import NotExpressible
 from recount.engine.stage.polars_expressions import field_column, polars_type
 from recount.engine.state.keyed_rows import KeyedRows
+from recount.runtime.errors import Terminal
 
 _BEFORE, _NUMBER, _DUE = "__before_ms", "__number", "__due_ms"
 _ROWS_AT_ONCE = 10_000
+
+
+class NotExpressible(Terminal):
+    """A topology that the Spark engine does not run."""
 
 
 @dataclass

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import polars as pl
 
-from recount.declare.aggregates import SumTooLarge
-from recount.declare.columns import IS_NULL, STREAM_TIME, TIMESTAMP
+from recount.declare.aggregates import Aggregate, SumTooLarge
+from recount.declare.columns import IS_NULL, RESULT_TIME, REVISION, STREAM_TIME, TIMESTAMP
 from recount.declare.operators.event_time import can_be_revised
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
+from recount.declare.schema import FieldType
 from recount.declare.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.engine.operators.accumulators import Accumulators
 from recount.engine.operators.batch_operator import Batch, Clock, Output
@@ -26,8 +28,16 @@ from recount.engine.operators.batch_rows import (
 )
 from recount.engine.operators.kept_records import REPLACES, KeptRecords
 from recount.engine.operators.merged_windows import MergedSessions, MergedWindows
-from recount.engine.operators.windowed_state import BOUNDS, Emissions, Windowing, is_revised_any_time
-from recount.engine.stage.polars_expressions import field_column
+from recount.engine.operators.windowed_state import (
+    BOUNDS,
+    HELD,
+    Emissions,
+    Windowing,
+    is_late,
+    is_revised_any_time,
+    with_windows,
+)
+from recount.engine.stage.polars_expressions import compiled, field_column
 from recount.engine.state.keyed_rows import KeyedRows
 
 
@@ -37,10 +47,16 @@ class WindowedOperator:
 
     A final result leaves in the batch in which the frontier closes its window; where rows that are on time change it
     after that, it leaves again in a higher revision. A result that has no record any more is withdrawn: a null value.
+
+    Where the output ``table`` has all results as they are, and they say all about their windows, closed windows are
+    forgotten: a row that is on time all the same, for its partition had been idle, finds its window there. Windows that
+    are closed at the frontier ``closed_ms`` were closed before an upgrade, whose grace is longer.
     """
 
     node: WindowedAggregate
     clock: Clock
+    table: str | None = None
+    closed_ms: int | None = None
     states: Mapping[str, KeyedRows] = field(init=False)
     clocks: Mapping[str, Clock] = field(init=False)
 
@@ -51,7 +67,15 @@ class WindowedOperator:
         self._accumulators = Accumulators(node.aggregates, node.input.fields, gap_ms)
         self._settles = not is_revised_any_time(node.input)
         self._windowing = _windowing(node, self._accumulators)
-        self._emissions = Emissions(self._key, rows_schema(node.fields)[self._key], _are_withdrawn_for_good(node))
+        self._goes_on_from_results = (
+            self.table is not None
+            and isinstance(self._windowing, MergedWindows)
+            and isinstance(node.windows, TimeWindows)
+            and node.emission.kind != "each record"
+            and self._accumulators.are_in_results
+        )
+        for_good, key_type = _are_withdrawn_for_good(node), rows_schema(node.fields)[self._key]
+        self._emissions = Emissions(self._key, key_type, for_good, node.has_bounds)
         self.states = {**self._windowing.states, "results": self._emissions.state}
         self.clocks = {"clock": self.clock}
 
@@ -60,19 +84,44 @@ class WindowedOperator:
         output = Output(no_rows(self.node.fields))
         [given] = inputs
         rows = self._with_key(batch, given, output)
+        if self._goes_on_from_results:
+            self._go_on(batch, rows)
         try:
-            output.rows = self._rows(self._leaving(rows, output))
+            output.rows = self._rows(self._leaving(batch, rows, output))
         except SumTooLarge as error:
-            # imports Spark, which an estimate does not need
-            from recount.engine.exchange.aggregation import with_record
-
             raise with_record(error, rows, self.node) from None
         self._forget()
         return output
 
+    def _go_on(self, batch: Batch, rows: pl.DataFrame) -> None:
+        """Take windows that were closed before the batch, and get rows all the same, from the table of results."""
+        windows, before_ms = self.node.windows, self._closing(self.clock.before_ms)
+        assert isinstance(windows, TimeWindows)
+        if before_ms is None:
+            return
+        by, bound_ms = [self._key, *BOUNDS], before_ms - windows.closes_ms(0)
+        placed = with_windows(rows.filter(pl.col(TIMESTAMP) < bound_ms), windows)
+        found = [placed.filter(~is_late(windows)), *([] if batch.reduced is None else [batch.reduced])]
+        wanted = pl.concat(one.select(by) for one in found).filter(pl.col(WINDOW_END) <= bound_ms).unique()
+        wanted = wanted.join(self._emissions.state.of(wanted, by), on=by, how="anti")
+        if wanted.is_empty() or batch.published is None or self.table is None:
+            return
+        is_near = pl.col(WINDOW_END).is_in(wanted[WINDOW_END].unique().implode())
+        published = batch.published(self.table).filter(is_near).rename({self.node.key: self._key}).collect()
+        last = published.join(wanted, on=by, how="semi").sort(REVISION).unique(by, keep="last")
+        known = self._accumulators.of_results(last.with_columns(pl.col(RESULT_TIME).alias(TIMESTAMP)))
+        for state in self.states.values():
+            state.put(known.with_columns(pl.lit(value=False).alias(HELD)))
+
+    def _closing(self, frontier_ms: int | None) -> int | None:
+        """The frontier by which windows are closed."""
+        return frontier_ms if frontier_ms is None or self.closed_ms is None else max(frontier_ms, self.closed_ms)
+
     def _forget(self) -> None:
         """Drop what no row can change any more, unless a revision from above may still replace one."""
         windows, settled_ms = self.node.windows, self.clock.settled_ms
+        if self._goes_on_from_results:
+            settled_ms = self._closing(self.clock.frontier_ms)
         if settled_ms is None or not self._settles or isinstance(windows, GlobalWindow | LastN):
             return
         self._windowing.forget(settled_ms)
@@ -91,11 +140,16 @@ class WindowedOperator:
         self.clock.advance(batch, keyless, keyed)
         return self.clock.judged(keyed)
 
-    def _leaving(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+    def _leaving(self, batch: Batch, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """The results that leave with this batch; without a time where one is withdrawn."""
         if self.node.emission.kind == "each record":
             return self._emissions.let_all_go(self._windowing.updates(rows, output))
-        held = self._emissions.hold(self._windowing.changes(rows, output))
+        changes = self._windowing.changes(rows, output)
+        if batch.reduced is not None:
+            assert isinstance(self._windowing, MergedWindows)
+            self._windowing.add(batch.reduced)
+            changes = pl.concat([changes, batch.reduced.select(self._key, *BOUNDS)], how="diagonal")
+        held = self._emissions.hold(changes)
         found = held if self.node.emission.kind == "each batch" else self._emissions.due(self._due_ms)
         due = found.sort(WINDOW_END, pl.col(self._key).cast(pl.String), WINDOW_START)
         values = self._windowing.values(due)
@@ -104,7 +158,7 @@ class WindowedOperator:
     @property
     def _due_ms(self) -> int | None:
         """The end of the windows that are closed by now, final results of which leave."""
-        windows, frontier_ms = self.node.windows, self.clock.frontier_ms
+        windows, frontier_ms = self.node.windows, self._closing(self.clock.frontier_ms)
         assert not isinstance(windows, GlobalWindow | LastN), "refused at declaration"
         return None if frontier_ms is None else frontier_ms - windows.closes_ms(0)
 
@@ -151,3 +205,39 @@ def _are_withdrawn_for_good(node: WindowedAggregate) -> bool:
         case SessionWindows(max_duration_ms=None):
             return not can_be_revised(node.input)
     return False
+
+
+_ADDED, _AMONG = "__added", "of the records of this batch"
+_SCHEMA: dict[str, pl.DataType] = {
+    "topic": pl.String(),
+    "partition": pl.Int32(),
+    "offset": pl.Int64(),
+    _ADDED: pl.Float64(),
+}
+
+
+def with_record(error: SumTooLarge, rows: pl.DataFrame, node: WindowedAggregate) -> SumTooLarge:
+    """``error`` of ``node`` with the record that adds most among the ``rows`` that a batch brought, if there is one."""
+    here = pl.col(field_column(node.key)) == error.about[node.key]
+    if not isinstance(node.windows, GlobalWindow | LastN):
+        closed: Literal["left", "both"] = "left" if isinstance(node.windows, TimeWindows) else "both"
+        start_ms, end_ms = (error.about[bound] for bound in (WINDOW_START, WINDOW_END))
+        here &= pl.col(TIMESTAMP).is_between(start_ms, end_ms, closed=closed)
+    return _naming(error, _addends(rows.filter(here), node.aggregates[error.aggregate], node.input.fields))
+
+
+def _addends(rows: pl.DataFrame, aggregate: Aggregate, inputs: Mapping[str, FieldType]) -> pl.DataFrame:
+    """The addend of each of the ``rows`` that are records, as a DOUBLE."""
+    assert aggregate.of is not None, "a sum is of something"
+    counts = pl.lit(value=True) if aggregate.where is None else compiled(aggregate.where, inputs)
+    added = rows.filter(counts & pl.col("offset").is_not_null()).with_columns(
+        compiled(aggregate.of, inputs).cast(pl.Float64).alias(_ADDED)
+    )
+    return added.filter(pl.col(_ADDED).is_not_null()).select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
+
+
+def _naming(error: SumTooLarge, found: pl.DataFrame) -> SumTooLarge:
+    if found.is_empty():
+        return error
+    topic, partition, offset, _ = found.sort(_ADDED, descending=not error.is_negative).row(0)
+    return error.naming(f"{topic}-{partition}@{offset}", _AMONG)

@@ -23,8 +23,7 @@ from recount.declare.windows import SessionWindows, TimeWindows
 from recount.engine.operators.accumulators import Accumulators, FoldTrials
 from recount.engine.operators.batch_operator import Output
 from recount.engine.operators.batch_rows import ENTRY, JUDGED, OFFSET, ORDER, PARTITION, TOPIC, origin, rows_schema
-from recount.engine.operators.windowed_state import BOUNDS, LATEST, is_late, ledger, result_schema
-from recount.engine.stage.partials import with_windows
+from recount.engine.operators.windowed_state import BOUNDS, LATEST, is_late, ledger, result_schema, with_windows
 from recount.engine.stage.polars_expressions import field_column
 from recount.engine.state.keyed_rows import KeyedRows
 
@@ -84,8 +83,7 @@ class MergedSessions:
         withdrawn = before.join(after, on=self._by, how="anti")
         self._sessions.remove(withdrawn)
         self._sessions.put(changed)
-        cause = pl.lit(None, pl.String).alias(ORDER)  # a session has bounds, from which its order follows
-        return pl.concat([withdrawn.select(self._by), changed.select(self._by)]).with_columns(cause)
+        return pl.concat([withdrawn.select(self._by), changed.select(self._by)])
 
     def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:  # noqa: ARG002 - it is never called
         """Not from merged sessions: what a record merges away depends on all records before it, one by one."""
@@ -189,12 +187,13 @@ class MergedWindows:
     def changes(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """Add the rows to their windows; every window that got one has changed."""
         placed = self._placed(rows, output)
-        added = self.accumulators.merged(placed, self._by, **LATEST)
-        columns = list(self._windows.schema)
-        known = self._windows.of(added, self._by)
-        both = pl.concat([known.select(columns), added.select(columns)])
-        self._windows.put(self.accumulators.merged(both, self._by, **LATEST))
+        self.add(placed.select(list(self._windows.schema)))
         return placed.group_by(self._by, maintain_order=True).agg(pl.col(ORDER).last())
+
+    def add(self, made: pl.DataFrame) -> None:
+        """Merge accumulators of keys and windows, made of rows that are on time, with the known ones."""
+        known = self._windows.of(made, self._by).select(made.columns)
+        self._windows.put(self.accumulators.merged(pl.concat([known, made]), self._by, **LATEST))
 
     def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """A result after each row and window: the known one, with all rows up to this one."""

@@ -31,11 +31,11 @@ from recount.declare.operators.nodes import (
 from recount.declare.operators.processing import Process
 from recount.declare.operators.stateless import Peek, Repartition, Select, Through
 from recount.declare.operators.tables import Suppress, TableAggregate, TableFilter, ToTable
-from recount.declare.windows import ClosingWindows, GlobalWindow, LastN, SessionWindows
+from recount.declare.windows import ClosingWindows, GlobalWindow, LastN, SessionWindows, TimeWindows
 from recount.engine.operators.accumulators import Accumulators
 from recount.engine.operators.batch_operator import Output
 from recount.engine.operators.batch_rows import JUDGED, META, ORDER
-from recount.engine.stage.map_stage import LATE_SCHEMA
+from recount.engine.stage.intake import LATE_SCHEMA
 from recount.engine.state.keyed_rows import KeyedRows
 
 BOUNDS = (WINDOW_START, WINDOW_END)
@@ -59,7 +59,7 @@ class Windowing(Protocol):
         """All that is remembered."""
 
     def changes(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
-        """Place ``rows``: the windows that they changed or withdrew, each with the last ``order`` that did."""
+        """Place ``rows``: windows that they changed or withdrew; without bounds, with the last ``order`` that did."""
 
     def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """Place ``rows``: a result for each update, as they happen; one that is withdrawn has no time."""
@@ -69,6 +69,19 @@ class Windowing(Protocol):
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """The ``wanted`` keys and windows that hold anything: bounds, time and accumulators."""
+
+
+def with_windows(rows: pl.DataFrame, windows: TimeWindows) -> pl.DataFrame:
+    """One row per row and window that holds it, by start, with the window's bounds."""
+    time, first, advance = pl.col(TIMESTAMP), windows.first_start_ms, windows.advance_ms
+    newest = time - (time - first) % advance
+    if advance == windows.size_ms:
+        placed = rows.with_columns(newest.alias(WINDOW_START))
+    else:
+        reach = (time - windows.size_ms + advance).clip(lower_bound=first)
+        starts = pl.int_ranges(reach - (reach - first) % advance, newest + 1, advance)
+        placed = rows.with_columns(starts.alias(WINDOW_START)).explode(WINDOW_START)
+    return placed.with_columns((pl.col(WINDOW_START) + windows.size_ms).alias(WINDOW_END))
 
 
 def is_late(windows: ClosingWindows) -> pl.Expr:
@@ -102,18 +115,20 @@ class Emissions:
     """One row per key and window that has a result, or had one: its last revision, ``NOT_EMITTED`` before the first.
 
     Rows of closed windows are kept as long as they can be revised, so that their revisions go on counting. Rows of
-    results that were withdrawn are kept unless that was ``for_good``: no such window can be there again.
+    results that were withdrawn are kept unless that was ``for_good``: no such window can be there again. The order of
+    the last change is kept where windows have no bounds, from which the order of their results follows.
     """
 
     key: str
     key_type: pl.DataType
     for_good: bool = False
+    has_bounds: bool = True
     state: KeyedRows = field(init=False)
 
     def __post_init__(self) -> None:
         self._by = [self.key, *BOUNDS]
         bounds: dict[str, pl.DataType] = dict.fromkeys(BOUNDS, pl.Int64())
-        meta = {name: META[name] for name in (ORDER, REVISION)}
+        meta = {name: META[name] for name in (*([] if self.has_bounds else [ORDER]), REVISION)}
         self.state = KeyedRows({self.key: self.key_type, **bounds, **meta, HELD: pl.Boolean()}, self._by)
 
     def hold(self, changes: pl.DataFrame) -> pl.DataFrame:

@@ -143,11 +143,6 @@ def grouped(
     return made
 
 
-def widened(values: pl.Expr, given: pl.DataType) -> pl.Expr:
-    """``values`` of the type ``given`` as a type in which they can be added up."""
-    return values.cast(pl.Int128) if given == pl.Int64() else values
-
-
 def fitted(rows: pl.DataFrame, column: str, beyond: str | None, name: str, kind: FieldType) -> pl.Series:
     """The sums in ``column`` and ``beyond`` of ``rows`` as ``kind``, what the aggregate ``name`` is declared as.
 

@@ -43,7 +43,7 @@ from recount.engine.operators.batch_rows import (
 )
 from recount.engine.operators.batch_stateless import RowByRow, alone
 from recount.engine.operators.set_aside import NOTHING_RAISED, RAISED_SCHEMA, Ranges
-from recount.engine.stage.map_stage import (
+from recount.engine.stage.intake import (
     ARROW_OUTPUT,
     IN_SECONDS,
     REJECTED_SCHEMA,
@@ -53,6 +53,8 @@ from recount.engine.stage.map_stage import (
     to_ipc,
 )
 from recount.engine.stage.polars_expressions import compiled, field_column, polars_type
+from recount.engine.stage.reduction import reductions
+from recount.runtime.errors import Terminal
 
 VALUE = "__value"
 """In the rows of a sink that tasks run: the value of the output record, encoded."""
@@ -61,7 +63,7 @@ SET_ASIDE = "set aside"
 """The table of the records for which an expression has a value that its type cannot hold (``RAISED_SCHEMA``)."""
 REJECTED = "rejected"
 WRITTEN = "written"
-"""The table of the records that reached a sink that tasks run, where another operator may say their fate."""
+"""The table of the records that reached a sink or windows in tasks, where another operator may say their fate."""
 TOTALS, GOOD, IN_TASKS = "totals", "good", ("counted", "filtered", "dead_lettered")
 TOTALS_SCHEMA: dict[str, pl.DataType] = {
     **{name: META[name] for name in (TOPIC, PARTITION, REACHED)},
@@ -69,8 +71,8 @@ TOTALS_SCHEMA: dict[str, pl.DataType] = {
 }
 """Of a partition the largest event time of its good records, how many there are, and how many met their fate here.
 
-Filtered are those of which no row leaves; counted those that reached a sink, unless ``WRITTEN`` has them; dead-lettered
-those in ``REJECTED``.
+Filtered are those of which no row leaves; counted those that reached a sink or windows, but not those in ``WRITTEN``,
+of which rows leave as well; dead-lettered those in ``REJECTED``.
 """
 TIMES = "times"
 
@@ -105,10 +107,11 @@ class RecordSteps:
     """The operators of ``topology`` that tasks run.
 
     ``sinks`` are those whose rows are done when they leave a task, ``handed_on`` are the rows that the driver goes on
-    from: both by the name of the table in which they leave.
+    from, ``reduced`` the windows that tasks begin of such rows, unless it is not to be: all by the name of the table in
+    which they leave.
     """
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, *, reduces: bool = True) -> None:
         number = {node: place for place, node in enumerate(topology.nodes())}
         self._nodes: list[Node] = []
         for node in number:
@@ -124,6 +127,8 @@ class RecordSteps:
             for node in self._nodes
             if any(reader not in self._nodes for reader, _ in readers[node])
         }
+        begun = reductions(topology, self.nodes) if reduces else []
+        self.reduced = {f"reduced {number[one.node]}": one for one in begun}
         self.columns = {source.topic.name: columns_read(topology, source.topic) for source in topology.sources}
         refusals = list(_refusals(topology, self.nodes))
         self._refuses_any = any(above is None for above, _ in refusals)
@@ -147,13 +152,15 @@ class RecordSteps:
         """The columns of every table that leaves."""
         written = {name: {**written_schema(sink.fields), VALUE: pl.Binary()} for name, sink in self.sinks.items()}
         handed_on = {name: rows.schema for name, rows in self.handed_on.items()}
-        return {**written, **handed_on, SET_ASIDE: RAISED_SCHEMA}
+        reduced = {name: one.schema for name, one in self.reduced.items()}
+        return {**written, **handed_on, **reduced, SET_ASIDE: RAISED_SCHEMA}
 
-    def taken(self, topic: str, good: pl.DataFrame) -> tuple[dict[str, pl.DataFrame], pl.Series]:
+    def taken(self, topic: str, good: pl.DataFrame, stood_ms: int | None) -> tuple[dict[str, pl.DataFrame], pl.Series]:
         """The tables that leave a task for the ``good`` records of a partition of ``topic``, in offset order.
 
-        And the offsets of those that reached a sink here. A good record has its place, ``timestamp_ms``, ``is_null``,
-        ``record_key_text`` and the declared fields that are read.
+        And the offsets of those that reached a sink here, or windows. A good record has its place, ``timestamp_ms``,
+        ``is_null``, ``record_key_text`` and the declared fields that are read. ``stood_ms`` is the stream time of the
+        partition before them.
         """
         leaving: dict[Node, pl.DataFrame] = {}
         set_aside = [NOTHING_RAISED]
@@ -167,11 +174,16 @@ class RecordSteps:
                 leaving[node] = alone(node, taken)
                 set_aside.append(beyond)
         sent = {name: _written(sink, leaving[sink]) for name, sink in self.sinks.items() if sink in leaving}
+        arrived = [leaving[sink][OFFSET] for sink in self.sinks.values() if sink in leaving]
+        for name, one in self.reduced.items():
+            if (above := one.node.input) in leaving:
+                sent[name], is_in = one.begun(leaving[above], stood_ms)
+                arrived.append(leaving[above][OFFSET].filter(is_in))
+                leaving[above] = leaving[above].filter(~is_in)
         for name, rows in self.handed_on.items():
             if rows.node in leaving:
                 sent[name] = leaving[rows.node].select(list(rows.schema))
         sent[SET_ASIDE] = pl.concat(set_aside)
-        arrived = [leaving[sink][OFFSET] for sink in self.sinks.values() if sink in leaving]
         return sent, pl.concat([pl.Series(OFFSET, dtype=META[OFFSET]), *arrived])
 
     def may_pass_over(self, sent: Mapping[str, pl.DataFrame]) -> bool:
@@ -243,7 +255,8 @@ class RecordStage:
 
     It leaves ``rejected``, the partition's ``totals``, the times of its good records where an operator may pass some
     over, and the tables of ``steps``. ``keyed`` are the topics of which every record needs a key; ``latest_ms`` is the
-    last event time that is not absurd: the batch's recorded time plus ``max_future``. The rows of the sinks of which
+    last event time that is not absurd: the batch's recorded time plus ``max_future``, ``stood`` the stream time of each
+    partition before the batch. The rows of the sinks of which
     ``outputs`` has the folder of the table are written there, for the batch ``order``, and their records leave.
     """
 
@@ -251,6 +264,7 @@ class RecordStage:
     sources: Mapping[str, Source]
     keyed: frozenset[str]
     latest_ms: int
+    stood: Mapping[Partition, int | None]
     set_aside: Mapping[Partition, frozenset[int]] = field(default_factory=dict)
     order: Order = (0, 0)
     outputs: Mapping[str, str] = field(default_factory=dict)
@@ -261,13 +275,23 @@ class RecordStage:
             yield pa.record_batch([list(tables), [to_ipc(table) for table in tables.values()]], schema=ARROW_OUTPUT)
 
     def tables(self, batches: Iterator[pa.RecordBatch]) -> dict[str, pl.DataFrame]:
-        """The tables of one partition's ``batches``; none where there is no record."""
+        """The tables of one partition's ``batches``; none where there is no record.
+
+        Raises ``Terminal`` for records of two partitions.
+        """
         intake: Intake | None = None
         place: Partition = ("", -1)
         good, rejected = [], []
         for batch in batches:
             if batch.num_rows:
-                place = partition_of(batch)
+                before, place = place, partition_of(batch)
+                if intake and place != before:
+                    raise Terminal(
+                        "records of two partitions in one task",
+                        given=place,
+                        expected=str(before),
+                        remedy="a fault of Recount: report it, with the log of the driver",
+                    )
                 intake = intake or self._intake(place)
                 taken, bad = intake.take(batch)
                 good.append(taken)
@@ -297,22 +321,28 @@ class RecordStage:
         key = pl.col(field_column(self.sources[topic].key))
         reached, is_null = pl.col(TIMESTAMP).cum_max(), pl.col("record_value").is_null()
         records = good.with_columns(key.alias(RECORD_KEY), reached.alias(REACHED), is_null.alias(IS_NULL))
-        tables, written = self.steps.taken(topic, records)
+        tables, written = self.steps.taken(topic, records, self.stood.get(place))
         if self.steps.may_pass_over(tables):
             tables[TIMES] = good.select(list(TIMES_SCHEMA))
-        going = [tables[name][OFFSET] for name in (*self.steps.handed_on, SET_ASIDE) if name in tables]
-        went_on = pl.concat([written, *going]).n_unique()
-        counted = written.n_unique()
-        if any(map(len, going)):
-            tables[WRITTEN] = good.select(ENTRY).filter(pl.col(OFFSET).is_in(written.implode()))
-            counted = 0
+        going = pl.concat(
+            [
+                good[OFFSET].clear(),
+                *(tables[name][OFFSET] for name in (*self.steps.handed_on, SET_ASIDE) if name in tables),
+            ]
+        ).unique()
+        arrived = written.unique()
+        counted = arrived.filter(~arrived.is_in(going.implode()))
+        if len(counted) < len(arrived):
+            tables[WRITTEN] = good.select(ENTRY).filter(
+                pl.col(OFFSET).is_in(arrived.implode()) & pl.col(OFFSET).is_in(going.implode())
+            )
         totals = {
             TOPIC: topic,
             PARTITION: partition,
             REACHED: records[REACHED].max(),
             GOOD: good.height,
-            "counted": counted,
-            "filtered": good.height - went_on,
+            "counted": len(counted),
+            "filtered": good.height - len(counted) - len(going),
             "dead_lettered": rejected.height,
             IN_SECONDS: good[IN_SECONDS].sum(),
         }

@@ -19,7 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from recount.declare.columns import BATCH, GENERATION
 from recount.engine.driver.signs_of_work import worked
-from recount.engine.stage.map_stage import from_ipc, to_ipc
+from recount.engine.stage.intake import from_ipc, to_ipc
 from recount.engine.state.keyed_rows import ARRIVED, DELETED, NUMBER, KeyedRows
 from recount.runtime.errors import Terminal
 from recount.tables.batch_proofs import earlier

@@ -19,7 +19,6 @@ from recount.engine.driver.signs_of_work import worked
 from recount.engine.exchange.work import Attempt, BatchResult
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange, Partition
-from recount.engine.stage.map_stage import TOTALS_SCHEMA
 from recount.engine.state.keyed_rows import StateUse
 from recount.runtime.times import roughly
 from recount.tables.batch_proofs import History
@@ -97,8 +96,7 @@ class ArchiveProcessor:
         """Append ``batch`` unless the table has it."""
         span = self._attempt.checkpoint.range_of(batch)
         started = time.monotonic()
-        nothing_counted = pl.DataFrame(schema=TOTALS_SCHEMA)
-        ranges = PartitionClock.after(None).advanced(span, nothing_counted, idle_after_ms=0)
+        ranges = PartitionClock.after(None).advanced(span, pl.DataFrame(), idle_after_ms=0)
         proof = BatchProof(
             stream=self._work.name,
             generation=self._attempt.generation,

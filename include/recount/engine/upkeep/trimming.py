@@ -1,8 +1,7 @@
 """Upkeep of a stream's tables by the stream itself, beside its batches: trimming and compaction.
 
-Rows of outputs, late and rejected records go once an audit has released them (``tables.places``), and with them the
-state of windows that are as old; of a table the rows that a later one has replaced. The state of a graph goes once a
-later snapshot has replaced it.
+Rows of outputs, late and rejected records go once an audit has released them (``tables.places``); of a table the rows
+that a later one has replaced. State goes once a later snapshot has replaced it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import TypeVar
 import polars as pl
 
 from recount.declare.columns import BATCH, GENERATION, RESULT_TIME, REVISION, STREAM_TIME
-from recount.declare.operators.nodes import WINDOW_END
 from recount.engine.commit.delta_table import AppendOnlyTable, LedgerTable
 from recount.engine.state.graph_state import SNAPSHOT
 from recount.tables.batch_proofs import audits_version, earlier, removable
@@ -40,8 +38,7 @@ class AgeingRows:
 class Trimming:
     """Trims the tables of the stream ``name`` below ``root``; ``ageing`` says by table how rows of outputs get old.
 
-    ``closed_after_ms`` is how long after its end a window can still be added to. What audits have released is known
-    from certificates below ``reports``; None: none of it goes.
+    What audits have released is known from certificates below ``reports``; None: none of it goes.
     """
 
     def __init__(
@@ -54,7 +51,6 @@ class Trimming:
         rejected: AppendOnlyTable,
         outputs: Mapping[str, AppendOnlyTable],
         ageing: Mapping[str, AgeingRows],
-        closed_after_ms: int,
         reports: str | None,
     ) -> None:
         self._name = name
@@ -65,13 +61,11 @@ class Trimming:
         self._rejected = rejected
         self._outputs = outputs
         self._ageing = ageing
-        self._closed_after_ms = closed_after_ms
         self._seen: int | None = None
 
     def trim(self) -> None:
         """Remove what may go by now."""
-        if SNAPSHOT in self._state.schema:
-            self._trim_snapshots()
+        self._trim_snapshots()
         version = audits_version(self._root, self._name)
         if self._reports is None or version == self._seen:
             return
@@ -86,8 +80,6 @@ class Trimming:
         for name, rows in self._ageing.items():
             if rows.by == "table":
                 _trim_replaced(self._outputs[name], rows.key, found)
-        if WINDOW_END in self._state.schema:
-            self._state.delete(f"{WINDOW_END} < {found.before_ms - self._closed_after_ms} AND {_up_to(found.cut)}")
         read = [
             f"(topic = '{topic}' AND partition = {partition} AND offset < {end})"
             for topic, parts in found.offsets.items()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.batch_proofs import a_proof
-from tests.unit.engine.engine import NOW_MS, Engine, LogRecord
+from tests.unit.engine.engine import NOW_MS, LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 
 from recount.declare.registry import declared
@@ -51,20 +51,6 @@ def write(topology: Topology, root: Path, computed: Sequence[Computed], *, is_re
         rows = BatchRows(state=one.state, late=one.late, rejected=one.rejected, emitted=one.emitted)
         [emitted] = one.emitted.values()
         tables.append(rows, _proof(topology, batch, one.after, emitted.height, 1 + batch * is_relaunched))
-
-
-def write_single(topology: Topology, root: Path, *batches: Sequence[LogRecord]) -> Engine:
-    """A single aggregation that has read ``batches``."""
-    tables, engine = TopologyWork(topology, str(root)).tables, Engine(topology)
-    tables.create()
-    [sink] = topology.sinks
-    for batch, log in enumerate(batches):
-        emitted, last = engine.batch(*log), engine.last
-        made = {"state": last["partials"], "late": last["late"], "rejected": last["rejected"]}
-        tables.append(
-            BatchRows(**made, emitted={sink.table: emitted}), _proof(topology, batch, engine.clock, emitted.height)
-        )
-    return engine
 
 
 def write_paid_orders(root: Path) -> None:

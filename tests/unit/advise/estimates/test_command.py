@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import typer
 from click.testing import Result
-from tests.unit.advise.estimates.measured_streams import write_single
+from tests.unit.advise.estimates.measured_streams import write
 from tests.unit.advise.estimates.steady_flow import clicks, topology_of, views
 from tests.unit.engine.engine import LogRecord
+from tests.unit.engine.topology_engine import TopologyEngine
 from typer.testing import CliRunner
 
 from recount.advise.estimate_command import estimate
@@ -51,7 +52,10 @@ def ran(tmp_path: Path) -> Path:
     """Where the stream has run for a batch: three regions in one window."""
     values = [b'{"order_id": "1", "amount": 5, "region": "%s"}' % region for region in (b"EU", b"US", b"EU", b"JP")]
     log = [LogRecord(timestamp_ms=1_000, value=value) for value in values]
-    write_single(declared().topology(NAME), tmp_path, log)
+    topology = declared().topology(NAME)
+    [source] = topology.sources
+    engine = TopologyEngine(topology, {source.topic.name: 1})
+    write(topology, tmp_path, [engine.batch({source.topic.name: log})])
     return tmp_path
 
 
@@ -59,8 +63,8 @@ def test_what_a_stream_holds_stands_beside_it_also_where_it_has_another_name(ran
     assert "3 rows" in typed(NAME, "--data", str(ran)).output
     (ran / "streams" / NAME).rename(ran / "streams" / "twin")
     found = printed(NAME, "--data", str(ran), "--stream", "twin")
-    [state] = [one for operator in found["operators"] for one in operator["states"]]
-    assert (found["stream"], found["measured"]["table"]["rows"], state["measured"]["rows"]) == (NAME, 3, 3)
+    held = [one["measured"]["rows"] for operator in found["operators"] for one in operator["states"]]
+    assert (found["stream"], found["measured"]["table"]["rows"], held) == (NAME, 8, [3, 3, 2])
 
 
 def test_figures_for_machines_are_those_of_the_page() -> None:

@@ -17,22 +17,17 @@ from tests.unit.advise.estimates.measured_streams import (
     UNPAID,
     write,
     write_paid_orders,
-    write_single,
 )
 from tests.unit.advise.estimates.steady_flow import Flow, clicks, held_by, processed, topology_of, views
-from tests.unit.engine.engine import LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 
 from recount.advise.estimate_command import page
 from recount.advise.estimate_report import BatchTime, benchmark_figures, document
 from recount.advise.measured import Measured, Partners, measured
-from recount.advise.state_estimate import OPEN_WINDOWS
 from recount.advise.workload import workload
-from recount.declare.aggregates import count
 from recount.declare.operators.joins import StreamStreamJoin
 from recount.declare.registry import declared
 from recount.declare.topology import Topology, stream
-from recount.declare.windows import tumbling
 from recount.engine.stage.polars_expressions import field_column
 from recount.engine.state.graph_state import MANY
 from recount.profile.home import Project
@@ -40,7 +35,6 @@ from recount.runtime.console import print_whole
 from recount.runtime.errors import RecountError
 
 JOINED = topology_of(stream(clicks).join(stream(views), before="2 s", after="2 s", grace="0 s"))
-COUNTED = topology_of(stream(clicks).windowed_by(tumbling("10 s", grace="5 s")).aggregate(n=count()).emit_final())
 FLOW = Flow(per_s=20, keys=10, seconds=20)
 BATCH_S = 2
 
@@ -81,19 +75,6 @@ def test_the_table_and_the_batches_are_as_they_were_written(joined: TopologyEngi
     assert figures.append_ms is not None and figures.append_ms >= 0
     assert min(emitted) <= figures.emitted <= max(emitted)
     assert figures.rates == {name: pytest.approx(FLOW.per_s, rel=0.2) for name in ("clicks", "views")}, "of event time"
-
-
-def test_of_the_short_way_the_open_windows_are_read(tmp_path: Path) -> None:
-    """Two batches: five windows of which one closes."""
-    batches = [
-        [LogRecord(timestamp_ms=second * 1_000, key=b"ann", value=b"{}") for second in seconds]
-        for seconds in ((1, 2, 11), (16, 31))
-    ]
-    engine = write_single(COUNTED, tmp_path, *batches)
-    figures = found(COUNTED, tmp_path)
-    assert engine.windows.rows["window_start"].to_list() == [30_000]
-    assert figures.held[OPEN_WINDOWS].rows == 1
-    assert (figures.rows_read, figures.table.rows) == (1, 4), "a restart leaves the partials of closed windows out"
 
 
 def test_a_restart_takes_its_rows_at_the_measured_rate(joined: TopologyEngine, tmp_path: Path) -> None:

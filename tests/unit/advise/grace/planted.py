@@ -17,7 +17,7 @@ from recount.certificate.finding import GraceMiss
 from recount.declare.columns import AUDIT
 from recount.declare.registry import declared
 from recount.declare.topology import Topology
-from recount.engine.stage.map_stage import LATE_SCHEMA
+from recount.engine.stage.intake import LATE_SCHEMA
 from recount.reference.records import LateRecord
 from recount.tables.batch_proofs import MISSES
 

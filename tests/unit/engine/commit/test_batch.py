@@ -19,7 +19,7 @@ from recount.engine.exchange.work import BatchResult, Computed
 from recount.engine.operators.batch_rows import written_schema
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
-from recount.engine.stage.map_stage import REJECTED_SCHEMA
+from recount.engine.stage.intake import REJECTED_SCHEMA
 from recount.runtime.errors import OfARecord
 from recount.tables.ledger import PartitionProof
 

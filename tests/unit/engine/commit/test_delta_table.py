@@ -16,7 +16,7 @@ from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
-from recount.declare.columns import BEYOND
+from recount.declare.columns import IS_NULL, ORIGIN
 from recount.engine.commit.delta_table import DELTA_LOG_KEPT_MS, LEDGER_PROPERTIES, AppendOnlyTable
 from recount.runtime.errors import Terminal
 
@@ -249,13 +249,13 @@ def test_a_column_that_others_have_added_is_told(tmp_path: Path) -> None:
         append(table, 0)
 
 
-def test_a_table_of_partials_of_an_earlier_release_gets_the_columns_of_what_is_beyond_a_sum(tmp_path: Path) -> None:
-    before = AppendOnlyTable(path=str(tmp_path / "state"), schema={"sum": pl.Float64()})
+def test_a_table_of_windows_of_an_earlier_release_gets_the_columns_that_other_results_have(tmp_path: Path) -> None:
+    before = AppendOnlyTable(path=str(tmp_path / "out"), schema={"sum": pl.Float64()})
     before.create()
     before.append(pl.DataFrame({"sum": [1.5]}), writer="stream", version=0)
-    now = AppendOnlyTable(path=before.path, schema={"sum": pl.Float64(), f"{BEYOND}sum": pl.Float64()})
+    now = AppendOnlyTable(path=before.path, schema={"sum": pl.Float64(), IS_NULL: pl.Boolean(), ORIGIN: pl.String()})
     now.create()
-    now.append(pl.DataFrame({"sum": [2.5], f"{BEYOND}sum": [3.0]}), writer="stream", version=1)
+    now.append(pl.DataFrame({"sum": [2.5], IS_NULL: [False], ORIGIN: ["in-0@0"]}), writer="stream", version=1)
     now.create()
-    assert sorted(now.read().collect().rows()) == [(1.5, None), (2.5, 3.0)]
+    assert sorted(now.read().collect().rows()) == [(1.5, None, None), (2.5, False, "in-0@0")]
     assert now.last_version("stream") == 1

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from tests.unit.engine.engine import NOW_MS, Engine, LogRecord
+from tests.unit.engine.engine import NOW_MS, LogRecord
+from tests.unit.engine.topology_engine import TopologyEngine
 
 from recount.declare.aggregates import count, total
-from recount.declare.columns import BATCH, REVISION
 from recount.declare.schema import STRING, RecordSchema, decimal
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
@@ -20,7 +19,7 @@ from recount.declare.windows import tumbling
 from recount.engine.commit.delta_table import AppendOnlyTable
 from recount.engine.commit.stream_tables import BatchRows, StreamTables
 from recount.engine.driver.stream_command import work_of
-from recount.engine.exchange.aggregation import AggregationComputation
+from recount.engine.exchange.work import Computed
 from recount.runtime.errors import Terminal
 from recount.tables.ledger import BatchProof
 
@@ -28,7 +27,6 @@ SALES = Topic(name="sales", key="shop", value=RecordSchema.of(item=STRING, price
 _WINDOWED = stream(SALES).windowed_by(tumbling("10 s", grace="2 s")).aggregate(sales=count(), revenue=total("price"))
 _OUT = Topic(name="shop-revenue", key="shop")
 REVENUE = Topology(name="shop-revenue", sinks=[_WINDOWED.emit_final().to(_OUT)], idle_after="60 s")
-UPDATED_REVENUE = Topology(name="shop-revenue", sinks=[_WINDOWED.emit_each_batch().to(_OUT)], idle_after="60 s")
 IDLE_AFTER_MS = 60_000
 
 
@@ -45,12 +43,12 @@ BATCHES: list[tuple[list[LogRecord], int]] = [
     ([sale(16, "3.00", partition=1)], 0),
     ([sale(0)], 0),
 ]
-"""Finals, late and bad records, a partition that falls idle and speaks again, and a batch that adds no state."""
+"""Finals, late and bad records, a partition that falls idle and speaks again."""
 
 REPLAYED = {1, 3}
 
 
-def proof_of(engine: Engine, batch: int) -> BatchProof:
+def proof_of(engine: TopologyEngine, batch: int) -> BatchProof:
     return BatchProof(
         stream=REVENUE.name,
         generation=0,
@@ -63,14 +61,14 @@ def proof_of(engine: Engine, batch: int) -> BatchProof:
     )
 
 
-def in_order(frame: pl.DataFrame) -> list[tuple[object, ...]]:
-    return sorted(frame.select(sorted(frame.columns)).rows(), key=str)
-
-
-def tables_of(engine: Engine, root: Path) -> tuple[StreamTables, AggregationComputation]:
-    computation = AggregationComputation(engine.plan)
+def tables_of(engine: TopologyEngine, root: Path) -> StreamTables:
+    computation = engine.computation
     outputs = {sink.table: computation.output_schema(sink) for sink in computation.sinks}
-    return StreamTables(REVENUE.name, str(root), state=computation.state_schema, outputs=outputs), computation
+    return StreamTables(REVENUE.name, str(root), state=computation.state_schema, outputs=outputs)
+
+
+def rows_of(made: Computed) -> BatchRows:
+    return BatchRows(state=made.state, late=made.late, rejected=made.rejected, emitted=made.emitted)
 
 
 def output_of(tables: StreamTables) -> AppendOnlyTable:
@@ -78,27 +76,18 @@ def output_of(tables: StreamTables) -> AppendOnlyTable:
     return output
 
 
-def rows_of(engine: Engine) -> BatchRows:
-    last = engine.last
-    emitted = {engine.plan.sink.table: last["emitted"]}
-    return BatchRows(state=last["partials"], late=last["late"], rejected=last["rejected"], emitted=emitted)
-
-
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[StreamTables, Engine]:
-    """All batches in the tables, some of them twice; before each, what would be recovered is what is in memory."""
-    engine = Engine(REVENUE, partitions=2)
-    tables, computation = tables_of(engine, tmp_path_factory.mktemp("tables"))
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[StreamTables, TopologyEngine]:
+    """All batches in the tables, some of them twice."""
+    engine = TopologyEngine(REVENUE, {"sales": 2})
+    tables = tables_of(engine, tmp_path_factory.mktemp("tables"))
     tables.create()
     tables.create()
     now_ms = NOW_MS
     for batch, (records, later_ms) in enumerate(BATCHES):
         now_ms += later_ms
-        before = (0, batch)
-        recovered = computation.open_windows(tables, before, engine.clock.frontier_ms)
-        assert in_order(recovered.rows) == in_order(engine.windows.rows), f"open windows before batch {batch}"
-        engine.batch(*records, now_ms=now_ms)
-        rows = rows_of(engine)
+        made = engine.batch({"sales": records}, now_ms=now_ms)
+        rows = rows_of(made)
         for _ in range(2 if batch in REPLAYED else 1):
             tables.append(rows, proof_of(engine, batch))
     return tables, engine
@@ -108,61 +97,35 @@ def rows_in(table: AppendOnlyTable) -> pl.DataFrame:
     return table.read().collect()
 
 
-def test_a_batch_that_is_written_twice_is_there_once(written: tuple[StreamTables, Engine]) -> None:
+def test_a_batch_that_is_written_twice_is_there_once(written: tuple[StreamTables, TopologyEngine]) -> None:
     tables, engine = written
-    assert rows_in(tables.state).height == engine.made["partials"].height
-    assert rows_in(tables.late).height == engine.made["late"].height > 0
-    assert rows_in(tables.rejected).height == engine.made["rejected"].height > 0
-    assert rows_in(output_of(tables)).height == engine.emitted.height > 0
+    assert rows_in(tables.state).height == engine.state.height
+    assert rows_in(tables.late).height == engine.late.height > 0
+    assert rows_in(tables.rejected).height == sum(made.rejected.height for made in engine.computed) > 0
+    assert rows_in(output_of(tables)).height == engine.emitted("shop_revenue").height > 0
 
 
 def test_results_of_another_stream_are_seen_before_a_first_start(
-    written: tuple[StreamTables, Engine], tmp_path: Path
+    written: tuple[StreamTables, TopologyEngine], tmp_path: Path
 ) -> None:
     tables, engine = written
-    with pytest.raises(Terminal, match=f"outputs/{engine.plan.sink.table}"):
+    with pytest.raises(Terminal, match="outputs/shop_revenue"):
         tables.require_new()
-    empty, _ = tables_of(engine, tmp_path)
+    empty = tables_of(engine, tmp_path)
     empty.require_new()
     empty.create()
     empty.require_new()
 
 
-def test_every_batch_has_one_proof_even_one_that_adds_no_state(written: tuple[StreamTables, Engine]) -> None:
+def test_every_batch_has_one_proof(written: tuple[StreamTables, TopologyEngine]) -> None:
     tables, _ = written
     assert [proof.batch for proof in tables.history.newest_first()] == [5, 4, 3, 2, 1, 0]
-    assert rows_in(tables.state).filter(pl.col(BATCH) == 5).is_empty()
 
 
-def test_the_proof_before_a_batch_is_found(written: tuple[StreamTables, Engine]) -> None:
+def test_the_proof_before_a_batch_is_found(written: tuple[StreamTables, TopologyEngine]) -> None:
     tables, _ = written
     found = {order: tables.history.last_before(order) for order in [(0, 0), (0, 3), (1, 0)]}
     assert {order: proof and proof.batch for order, proof in found.items()} == {(0, 0): None, (0, 3): 2, (1, 0): 5}
-
-
-def test_a_replay_sees_what_was_emitted_before_its_batch_and_nothing_later(
-    written: tuple[StreamTables, Engine],
-) -> None:
-    tables, engine = written
-    wanted = engine.emitted.filter((pl.col("window_start") == 10_000) & (pl.col(REVISION) == 0))
-    computation = AggregationComputation(engine.plan)
-    prices = {
-        batch: computation.emitted_before(tables, (0, batch), wanted).select("sales", REVISION).rows()
-        for batch in (3, 4, 5)
-    }
-    assert prices == {3: [(2, 0)], 4: [(3, 1)], 5: [(4, 2)]}
-
-
-def test_a_restart_knows_how_often_an_open_result_was_emitted(tmp_path: Path) -> None:
-    engine = Engine(UPDATED_REVENUE)
-    tables, computation = tables_of(engine, tmp_path)
-    tables.create()
-    for batch, sales in enumerate([[sale(1), sale(2, shop=b"south")], [sale(3), sale(3)], [sale(4)]]):
-        engine.batch(*sales)
-        tables.append(rows_of(engine), proof_of(engine, batch))
-    recovered = computation.open_windows(tables, (0, 3), engine.clock.frontier_ms)
-    assert sorted(recovered.rows[REVISION]) == [0, 2]
-    assert in_order(recovered.rows) == in_order(engine.windows.rows)
 
 
 def test_a_new_writer_name_starts_a_new_sequence_of_versions(tmp_path: Path) -> None:
@@ -174,23 +137,23 @@ def test_a_new_writer_name_starts_a_new_sequence_of_versions(tmp_path: Path) -> 
 
 
 def test_compaction_leaves_rows_ledger_and_writers_as_they_are(tmp_path: Path) -> None:
-    engine = Engine(REVENUE)
-    tables, _ = tables_of(engine, tmp_path)
+    engine = TopologyEngine(REVENUE, {"sales": 1})
+    tables = tables_of(engine, tmp_path)
     tables.create()
-    for _ in range(3):
-        engine.batch(sale(1))
-        rows = rows_of(engine)
-        tables.append(rows, replace(proof_of(engine, engine.batches), batch=engine.batches))
+    for batch in (1, 2, 3):
+        made = engine.batch({"sales": [sale(1)]})
+        rows = rows_of(made)
+        tables.append(rows, proof_of(engine, batch))
     before = rows_in(tables.state)
     tables.state.compact()
-    tables.append(rows, replace(proof_of(engine, engine.batches), batch=engine.batches))
+    tables.append(rows, proof_of(engine, 3))
     assert len(DeltaTable(tables.state.path).file_uris()) == 1
-    assert in_order(rows_in(tables.state)) == in_order(before)
+    assert sorted(rows_in(tables.state).rows()) == sorted(before.rows())
     assert [proof.batch for proof in tables.history.newest_first()] == [3, 2, 1]
 
 
 def test_a_table_that_is_not_there_has_no_history(tmp_path: Path) -> None:
-    tables, _ = tables_of(Engine(REVENUE), tmp_path)
+    tables = tables_of(TopologyEngine(REVENUE, {"sales": 1}), tmp_path)
     assert tables.history.last_before() is None
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.engine.engine import LogRecord, arrow_batch, cut
 
 from recount.engine.exchange.graph_computation import RAW_SCHEMA, RawStage, with_raw
-from recount.engine.stage.map_stage import PLACE, from_ipc
+from recount.engine.stage.intake import PLACE, from_ipc
 from recount.runtime.errors import Terminal
 
 BATCH = arrow_batch("orders", 1, 7, [LogRecord(partition=1, key=b"\xff", value=bytes([n])) for n in range(4)])

@@ -11,21 +11,24 @@ from tests.batch_proofs import a_proof
 from recount.declare.operators.event_time import Layers
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange
-from recount.engine.stage.map_stage import TOTALS_SCHEMA
 from recount.tables.ledger import BatchProof
 
 IDLE_AFTER_MS = 300_000
+TOTALS = {
+    "topic": pl.String(),
+    **dict.fromkeys(("partition", "stream_time_ms", "records", "dead_lettered", "in_seconds"), pl.Int64()),
+}
 
 
 def advanced(clock: PartitionClock, at_ms: int, partitions: int = 2, **stream_times_ms: int | None) -> PartitionClock:
     """The clock after a batch planned at ``at_ms`` in which each named partition (``p0=...``) had a record."""
     totals = [
-        {**dict.fromkeys(TOTALS_SCHEMA, 0), "topic": "t", "partition": int(name[1:]), "stream_time_ms": time_ms}
+        {**dict.fromkeys(TOTALS, 0), "topic": "t", "partition": int(name[1:]), "stream_time_ms": time_ms}
         for name, time_ms in stream_times_ms.items()
     ]
     keys = [("t", partition) for partition in range(partitions)]
     span = BatchRange(batch=0, timestamp_ms=at_ms, start=dict.fromkeys(keys, 0), end=dict.fromkeys(keys, 1))
-    return clock.advanced(span, pl.DataFrame(totals, schema=TOTALS_SCHEMA), IDLE_AFTER_MS)
+    return clock.advanced(span, pl.DataFrame(totals, schema=TOTALS), IDLE_AFTER_MS)
 
 
 START = PartitionClock.after(None)
@@ -65,11 +68,9 @@ def test_item_1_7_a_batch_that_reads_tables_alone_tells_nobody_idle_who_was_not_
     layers = (("table",), ("events",))
 
     def after(clock: PartitionClock, at_ms: int, *topics: str, layers: Layers = layers) -> PartitionClock:
-        totals = [
-            {**dict.fromkeys(TOTALS_SCHEMA, 0), "topic": topic, "partition": 0, "stream_time_ms": 7} for topic in topics
-        ]
+        totals = [{**dict.fromkeys(TOTALS, 0), "topic": topic, "partition": 0, "stream_time_ms": 7} for topic in topics]
         span = BatchRange(batch=0, timestamp_ms=at_ms, start=dict.fromkeys(keys, 0), end=dict.fromkeys(keys, 1))
-        return clock.advanced(span, pl.DataFrame(totals, schema=TOTALS_SCHEMA), IDLE_AFTER_MS, layers)
+        return clock.advanced(span, pl.DataFrame(totals, schema=TOTALS), IDLE_AFTER_MS, layers)
 
     begun = after(START, 0, "table", "events")
     held = after(begun, IDLE_AFTER_MS, "table")

@@ -21,7 +21,7 @@ from recount.declare.schema import DOUBLE, LONG, STRING
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology
 from recount.declare.windows import tumbling
-from recount.engine.stage.partials import NotExpressible
+from recount.engine.operators.batch_processing import NotExpressible
 from recount.runtime.errors import InvalidDeclaration, Terminal
 
 Row = Mapping[str, Any]

@@ -10,7 +10,7 @@ from tests.unit.engine.random_topology_logs import IDLE_AFTER_MS, Cut, Event
 from tests.unit.engine.topology_engine import TopologyEngine
 from tests.unit.engine.topology_runs import engine_rows, revisions_count_up
 
-from recount.declare.aggregates import count, total
+from recount.declare.aggregates import Aggregate, average, count, total
 from recount.declare.flow import RecordStream
 from recount.declare.operators.nodes import EmissionKind
 from recount.declare.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
@@ -166,11 +166,15 @@ def test_windows_over_what_can_be_revised_at_any_time_are_kept(above: Windows) -
     assert is_interpreter(flow, *log)
 
 
-def test_windows_are_remembered_while_an_idle_partition_may_change_them() -> None:
-    later = [Cut([at(100)], later_ms=IDLE_AFTER_MS), Cut([at(1_000)], later_ms=IDLE_AFTER_MS)]
-    begun = [at(1), at(2, partition=1)]
-    many = [sum(held(after(counted(TUMBLING), begun, *later[:number]))[0].values()) for number in range(3)]
-    assert many == sorted(set(many)), "rows are added and none is dropped"
+@pytest.mark.parametrize(("aggregate", "grows"), [(count(), False), (average("ln"), True)], ids=["count", "average"])
+def test_windows_are_remembered_while_an_idle_partition_may_change_them_unless_their_results_say_all(
+    aggregate: Aggregate, grows: bool
+) -> None:
+    later = [Cut([at(time_ms)], later_ms=IDLE_AFTER_MS) for time_ms in (100, 1_000, 10_000)]
+    flow, begun = emitting(LEFT, TUMBLING, "final", n=aggregate), [at(1), at(2, partition=1)]
+    many = [sum(held(after(flow, begun, *later[:number]))[0].values()) for number in (2, 3)]
+    assert (many[1] > many[0]) is grows
+    assert is_interpreter(flow, begun, *(cut.events for cut in later), [at(3, partition=1)])
 
 
 @pytest.mark.parametrize("partitions", [1, 2])

@@ -14,7 +14,7 @@ import polars.selectors as cs
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.unit.engine.engine import NOW_MS, Engine, LogRecord, arrow_batch
+from tests.unit.engine.engine import LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 
 from recount.declare.aggregates import (
@@ -34,9 +34,7 @@ from recount.declare.schema import DOUBLE, LONG, LONG_MAX, LONG_MIN, FieldType, 
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import Windows, hopping, session, sliding, tumbling
-from recount.engine.exchange.aggregation import AddendStage
-from recount.engine.stage.map_stage import from_ipc
-from recount.engine.stage.partials import plan_of
+from recount.engine.stage.intake import from_ipc
 from recount.engine.state.graph_state import ROWS, packed
 from recount.reference.topology_driver import TopologyDriver
 from recount.runtime.errors import Terminal
@@ -138,8 +136,6 @@ def test_values_near_the_ends_of_their_types_come_to_the_same_whatever_the_cuts(
         "driver": lambda: _by_driver(topology, field, [*records, *closing]),
         "operators": lambda: _by_operators(topology, field, batches),
     }
-    if plan_of(topology) is not None:
-        runs["tasks"] = lambda: _by_tasks(topology, field, batches)
     said: dict[str, Any] = {}
     for by, run in runs.items():
         try:
@@ -166,13 +162,6 @@ def _by_operators(topology: Topology, field: str, batches: Sequence[Any]) -> lis
     return engine.emitted("out").to_dicts()
 
 
-def _by_tasks(topology: Topology, field: str, batches: Sequence[Any]) -> list[Mapping[str, Any]]:
-    engine = Engine(topology, partitions=2)
-    for batch in batches:
-        engine.batch(*(_event(partition, at_ms, field, value) for partition, at_ms, value in batch))
-    return engine.emitted.to_dicts()
-
-
 SECOND = tumbling("1 s", grace="0 s")
 
 
@@ -187,13 +176,6 @@ def finally_summed(field: str) -> RecordStream:
 def record(field: str, value: object, timestamp_ms: int = 1) -> LogRecord:
     text = f'{{"{field}": {value}}}' if isinstance(value, Decimal) else json.dumps({field: value})
     return LogRecord(timestamp_ms=timestamp_ms, key=b"a", value=text.encode())
-
-
-def by_tasks(field: str, batches: list[list[object]]) -> object:
-    engine = Engine(Topology(name="summed", sinks=[summed(field).to(OUT)]))
-    for batch in batches:
-        engine.batch(*(record(field, value) for value in batch))
-    return engine.emitted["sum"][-1]
 
 
 def by_operators(flow: RecordStream | Table, field: str, batches: list[list[object]]) -> object:
@@ -223,7 +205,7 @@ def by_interpreter(flow: RecordStream, field: str, values: list[object]) -> obje
 )
 def test_a_sum_that_does_not_fit_stops_the_stream_and_is_named(field: str, values: list[object]) -> None:
     with pytest.raises(SumTooLarge) as refused:
-        by_tasks(field, [[value] for value in values])
+        by_operators(summed(field), field, [[value] for value in values])
     assert "=a" in str(refused.value.given) and "window_start=0" in str(refused.value.given)
     with pytest.raises(SumTooLarge):
         by_interpreter(finally_summed(field), field, values)
@@ -279,13 +261,3 @@ def test_a_sum_that_is_too_large_names_the_record_of_the_batch_that_adds_most() 
     with pytest.raises(SumTooLarge, match=r"paid-0@1 adds most") as by_driver:
         by_interpreter(finally_summed("d"), "d", list(values))
     assert "window_start=0" in str(by_driver.value.given)
-    topology = Topology(name="summed", sinks=[summed("d").to(OUT)])
-    tasks = Engine(topology)
-    with pytest.raises(SumTooLarge) as refused:
-        tasks.batch(*(record("d", value) for value in values))
-    plan = plan_of(topology)
-    assert plan is not None
-    stage = AddendStage(plan=plan, stream_times={}, latest_ms=NOW_MS, error=refused.value)
-    [sent] = stage(iter([arrow_batch("paid", 0, 0, [record("d", value) for value in values])]))
-    tables = dict(zip(*sent.to_pydict().values(), strict=True))
-    assert from_ipc(tables["addends"])["offset"].to_list() == [0, 1, 2]

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from threading import Lock
 
 import pytest
 from pyspark import cloudpickle
-from tests.unit.engine.engine import NOW_MS, Engine, LogRecord, arrow_batch
+from tests.unit.engine.engine import NOW_MS, LogRecord, arrow_batch
+from tests.unit.engine.topology_engine import TopologyEngine
 
-from recount.declare.aggregates import average, count, total
+from recount.declare.aggregates import count, total
 from recount.declare.expressions import col
-from recount.declare.flow import RecordStream
-from recount.declare.operators.nodes import Sink
 from recount.declare.schema import BOOLEAN, LONG, STRING, RecordSchema, decimal
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
-from recount.declare.windows import sliding, tumbling
-from recount.engine.stage.map_stage import MapStage
-from recount.engine.stage.partials import plan_of
+from recount.declare.windows import tumbling
+from recount.engine.exchange.graph_part import GraphPlan
+from recount.engine.operators.partition_clock import PartitionClock
+from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.record_stage import RecordSteps
 from recount.runtime.errors import Terminal
 
@@ -38,9 +37,9 @@ def purchase(timestamp_ms: int) -> LogRecord:
 def test_a_record_is_late_when_its_window_ended_at_or_before_stream_time_less_grace(
     stream_time_ms: int, late: list[tuple[int, int]]
 ) -> None:
-    engine = Engine(TOPOLOGY)
-    engine.batch(purchase(stream_time_ms), purchase(9_999))
-    assert engine.made["late"].select("offset", "margin_ms").rows() == late
+    engine = TopologyEngine(TOPOLOGY, {"purchases": 1})
+    engine.batch({"purchases": [purchase(stream_time_ms), purchase(9_999)]})
+    assert engine.late.select("offset", "margin_ms").rows() == late
 
 
 @pytest.mark.parametrize(
@@ -55,15 +54,17 @@ def test_a_record_is_late_when_its_window_ended_at_or_before_stream_time_less_gr
 def test_a_bad_record_is_rejected_with_its_bytes_and_does_not_advance_stream_time(
     record: LogRecord, reason: str | None
 ) -> None:
-    engine = Engine(TOPOLOGY)
-    engine.batch(record, purchase(9_999))
+    engine = TopologyEngine(TOPOLOGY, {"purchases": 1})
+    made = engine.batch({"purchases": [record, purchase(9_999)]})
     rejected = [(0, reason, record.value)] if reason else []
-    assert engine.made["rejected"].select("offset", "reason", "record_value").rows() == rejected
-    assert (engine.counts["dead_lettered"], engine.counts["late"]) == ((1, 0) if reason else (0, 1))
+    assert made.rejected.select("offset", "reason", "record_value").rows() == rejected
+    counts = made.after.partitions["purchases", 0]
+    assert (counts.dead_lettered, counts.late) == ((1, 0) if reason else (0, 1))
 
 
 def test_a_task_takes_the_records_of_one_partition_and_says_nothing_without_any() -> None:
-    stage = MapStage(plan=Engine(TOPOLOGY).plan, stream_times={}, latest_ms=NOW_MS)
+    plan = GraphPlan(topology=TOPOLOGY)
+    stage = plan.stage(BatchRange(batch=0, timestamp_ms=NOW_MS, start={}, end={}), PartitionClock.after(None))
     assert list(stage(iter([arrow_batch("purchases", 0, 0, [])]))) == []
     batches = [arrow_batch("purchases", partition, 0, [purchase(1_000)]) for partition in (0, 1)]
     with pytest.raises(Terminal):
@@ -81,30 +82,11 @@ MINUTE = tumbling("60 s", grace="0 s")
 BY_REGION = stream(ORDERS).select_key(region=col("region"))
 
 
-def final(records: RecordStream) -> Sink:
-    return records.windowed_by(MINUTE).aggregate(orders=count()).emit_final().to(OUTPUT)
-
-
 def test_only_the_fields_that_are_read_are_columns() -> None:
     vips = stream(ORDERS).filter(col("vip")).select_key(region=col("region"))
     sink = vips.windowed_by(MINUTE).aggregate(total=total("amount")).emit_final().to(OUTPUT)
-    assert plan_of(Topology(name="vips", sinks=[sink])).columns == ["region", "amount", "vip", "at"]
-
-
-@pytest.mark.parametrize(
-    "sinks",
-    [
-        [final(BY_REGION), BY_REGION.to(replace(OUTPUT, name="by-region"))],
-        [BY_REGION.to(OUTPUT)],
-        [final(BY_REGION.repartition(2))],
-        [BY_REGION.windowed_by(sliding("60 s", grace="0 s")).aggregate(n=count()).emit_final().to(OUTPUT)],
-        [BY_REGION.windowed_by(MINUTE).aggregate(n=count()).emit_each_record().to(OUTPUT)],
-        [BY_REGION.windowed_by(MINUTE).aggregate(mean=average("amount")).emit_final().to(OUTPUT)],
-        [BY_REGION.windowed_by(MINUTE).aggregate(n=count().only(col("vip"))).emit_final().to(OUTPUT)],
-    ],
-)
-def test_other_shapes_have_no_plan(sinks: list[Sink]) -> None:
-    assert plan_of(Topology(name="other", sinks=sinks)) is None
+    steps = RecordSteps(Topology(name="vips", sinks=[sink]))
+    assert steps.columns == {"orders": ["region", "amount", "vip", "at"]}
 
 
 _ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(user=STRING, amount=LONG, note=STRING))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from tests.unit.engine.engine import LogRecord
+from tests.unit.engine.engine import NOW_MS, LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 
 from recount.declare.aggregates import count
@@ -153,3 +153,20 @@ def test_records_that_wait_windows_that_are_open_and_versions_go_on_under_the_ne
     for name in ("counted", "counted-too"):
         assert made.emitted[name]["many"].to_list() == [3]
     assert made.emitted["all"].select("n", "m").rows() == [(3, 30), (5, 50)]
+
+
+def test_a_closed_window_goes_on_from_the_results_of_the_sink_that_was_there_before() -> None:
+    clicks = stream(Topic(name="clicks", key="user", value=RecordSchema.of(n=LONG)))
+    counted = clicks.windowed_by(tumbling("10 ms", grace="0 ms")).aggregate(many=count()).emit_final()
+    sinks = [counted.to(Topic(name=name, key="user"), table=name) for name in ("first", "further")]
+    engine = TopologyEngine(Topology(name="clicks", sinks=sinks[:1]), {"clicks": 2})
+    engine.batch({"clicks": [click(1), replace(click(1), partition=1)]})
+    engine.batch({"clicks": [click(100)]}, now_ms=NOW_MS + 600_000)
+    engine.topology = Topology(name="clicks", sinks=sinks)
+    engine.computation = GraphComputation(engine.topology, Additions(sinks=frozenset({"further"})))
+    engine.computation.load(engine.state.lazy())
+    for made in engine.computed:
+        made.emitted["further"] = made.emitted["first"].clear()  # type: ignore[index]
+    made = engine.batch({"clicks": [replace(click(2), partition=1)]}, now_ms=NOW_MS + 600_000)
+    for rows in made.emitted.values():
+        assert rows.select("many", "recount_revision").rows() == [(3, 1)]

@@ -16,7 +16,7 @@ from tests.unit.audit.documents import certify, findings
 from recount.declare.columns import BATCH, GENERATION, RESULT_TIME, REVISION
 from recount.declare.operators.nodes import WINDOW_END
 from recount.engine.commit.stream_tables import BatchRows, StreamTables
-from recount.engine.stage.map_stage import LATE_SCHEMA, REJECTED_SCHEMA
+from recount.engine.stage.intake import LATE_SCHEMA, REJECTED_SCHEMA
 from recount.engine.state.graph_state import STATE_SCHEMA
 from recount.engine.upkeep.trimming import AgeingRows
 from recount.tables.batch_proofs import removable
@@ -47,13 +47,12 @@ def filled(root: Path) -> StreamTables:
     tables = StreamTables(
         "clicks",
         str(root),
-        state=RESULTS,
+        state=STATE_SCHEMA,
         outputs={"results": RESULTS, "copies": COPIES, "totals": TOTALS, "others": COPIES},
         ageing={
             name: AgeingRows(by=by, key="key")
             for name, by in {"results": "window", "copies": "record", "totals": "table", "others": None}.items()
         },
-        closed_after_ms=10,
         reports=str(root / "reports"),
     )
     tables.create()
@@ -66,7 +65,7 @@ def filled(root: Path) -> StreamTables:
     for batch in (7, 8):
         tables.append(
             BatchRows(
-                state=windows([89, 90, 99, 100]),
+                state=pl.DataFrame(schema=STATE_SCHEMA),
                 late=pl.concat([pl.DataFrame(schema=LATE_SCHEMA), late], how="diagonal_relaxed"),
                 rejected=pl.concat([pl.DataFrame(schema=rejected), bad], how="diagonal_relaxed"),
                 emitted={"results": windows([None, 99, 100]), "copies": copies, "totals": totals, "others": copies},
@@ -79,8 +78,7 @@ def filled(root: Path) -> StreamTables:
 def left(tables: StreamTables, batch: int) -> dict[str, list[object]]:
     columns = {"results": WINDOW_END, "copies": RESULT_TIME, "totals": RESULT_TIME, "others": RESULT_TIME}
     shown = {name: (tables.outputs[name], column) for name, column in columns.items()}
-    shown |= {"state": (tables.state, WINDOW_END), "late": (tables.late, "stream_time_ms")}
-    shown |= {"rejected": (tables.rejected, "offset")}
+    shown |= {"late": (tables.late, "stream_time_ms"), "rejected": (tables.rejected, "offset")}
     return {
         name: sorted(table.read().filter(pl.col(BATCH) == batch).collect()[column].to_list(), key=str)
         for name, (table, column) in shown.items()
@@ -92,7 +90,6 @@ EVERY = {
     "copies": [99, 100],
     "totals": [1, 2, 3, 97, 98, 99, 100],
     "others": [99, 100],
-    "state": [89, 90, 99, 100],
     "late": [99, 100, None],
     "rejected": [4, 5, 4],
 }
@@ -105,7 +102,7 @@ def test_what_was_released_goes_and_a_table_and_what_was_not_judged_stay(tmp_pat
     tables = filled(tmp_path)
     audited(tmp_path, RELEASED, None)
     tables.compaction.round()
-    judged = {"results": [None, 100], "copies": [100], "state": [90, 99, 100], "late": [100, None]}
+    judged = {"results": [None, 100], "copies": [100], "late": [100, None]}
     judged |= {"totals": [1, 3, 98, 100], "others": [99, 100], "rejected": [5, 4]}
     assert left(tables, 7) == {name: sorted(values, key=str) for name, values in judged.items()}
     assert left(tables, 8) == {**ALL, "rejected": [4, 5]}, "a rejected record goes by its offset"
