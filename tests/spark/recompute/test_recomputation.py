@@ -32,7 +32,7 @@ from recount.recompute.frames.duck_database import Database, NotComputable
 from recount.recompute.operators.exact_totals import Sum, whole_sum
 from recount.recompute.operators.log_aggregates import Over, with_totals
 from recount.recompute.raw_log import RawLog
-from recount.recompute.rules.number_rules import is_carried_apart
+from recount.recompute.rules.range_rules import is_carried_apart
 from recount.recompute.spark_columns import spark_type
 
 ORDERS = Topic(

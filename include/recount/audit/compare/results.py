@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from recount.declare.operators.nodes import WINDOW_START
 from recount.declare.schema import FieldType
 from recount.declare.topology import Topology
-from recount.recompute.rules.number_rules import MOST_DIGITS
+from recount.recompute.rules.range_rules import MOST_DIGITS
 from recount.recompute.rules.result_rules import adds_up
 from recount.recompute.spark_columns import spark_type
 

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from recount.declare.schema import FieldType
 from recount.recompute.frames import duck_functions as F
 from recount.recompute.frames.duck_columns import Column
-from recount.recompute.rules.number_rules import LARGE, MOST_DIGITS, MOST_DOUBLE, UNIT, WIDE, beyond_type
+from recount.recompute.rules.range_rules import LARGE, MOST_DIGITS, MOST_DOUBLE, UNIT, WIDE, beyond_type
 
 Over = Callable[[Column], Column]
 _LOWER = 10**20

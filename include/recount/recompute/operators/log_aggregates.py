@@ -21,7 +21,7 @@ from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.exact_totals import Sum, finished_sum, long_of, mean, plain_mean, plain_sum, whole_sum
 from recount.recompute.operators.log_rows import ORDER, TIME
 from recount.recompute.rules.expression_rules import column
-from recount.recompute.rules.number_rules import MOST_DIGITS, beyond_type, is_carried_apart
+from recount.recompute.rules.range_rules import MOST_DIGITS, beyond_type, is_carried_apart
 from recount.recompute.spark_columns import spark_type
 
 SKETCH_SIZE, HASH_BITS = 1_024, 60

@@ -35,8 +35,7 @@ from recount.recompute.operators.log_rows import (
 )
 from recount.recompute.operators.log_sessions import Judged, Placed, in_sessions, judged_records, slid
 from recount.recompute.operators.log_stateless import PASSED_OVER
-from recount.recompute.rules.number_rules import newest_start
-from recount.recompute.rules.time_rules import overdue_ms, replaced_for_ms
+from recount.recompute.rules.time_rules import newest_start, overdue_ms, replaced_for_ms
 
 START, END, IS_LATE = "__start", "__end", "__is_late"
 TOUCHED = "__touched"

@@ -20,9 +20,8 @@ from recount.recompute.operators.log_rows import ORDER, STREAM_TIME, TIME, Rows,
 from recount.recompute.operators.log_sessions import is_out_of_reach, with_reachable
 from recount.recompute.operators.log_stateless import tried
 from recount.recompute.operators.log_windows import END, IS_LATE, START, TOUCHED
-from recount.recompute.rules.number_rules import newest_start
 from recount.recompute.rules.result_rules import adds_up, tries_folds
-from recount.recompute.rules.time_rules import overdue_ms, replaced_for_ms
+from recount.recompute.rules.time_rules import newest_start, overdue_ms, replaced_for_ms
 
 if TYPE_CHECKING:
     from recount.recompute.operators.stateful import Stateful

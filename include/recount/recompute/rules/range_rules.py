@@ -1,4 +1,4 @@
-"""Rules of values that their type cannot hold: which expression makes one, and why a record is set aside.
+"""Rules of values that their type cannot hold: which expression or sum makes one, and why a record is set aside.
 
 Source: "Values that do not fit" of docs/semantics.md.
 """
@@ -21,6 +21,13 @@ from recount.recompute.frames.duck_columns import Column
 from recount.recompute.rules.expression_rules import column
 from recount.recompute.spark_columns import spark_type
 
+WIDE = "decimal(38, 0)"
+"""Carries a sum of LONG."""
+MOST_DIGITS = 38
+PLAIN_DIGITS = 28
+"""Of decimals of so many digits it takes 10**10 of the largest before a sum has more than 38: no window has them."""
+LARGE, UNIT, MOST_DOUBLE = 2.0**900, 2.0**64, 1.7976931348623157e308
+"""From ``LARGE`` on a DOUBLE is added up in units of ``UNIT``."""
 _COMPUTES = frozenset({"+", "-", "*", "/"})
 _MOST_SAID = 200
 
@@ -118,3 +125,16 @@ def _evaluated(node: Node) -> list[expr.Expression]:
                 trees.append(of if one.where is None else expr.when(one.where, of, None))
             return trees
     return []
+
+
+def is_carried_apart(given: FieldType) -> bool:
+    """Whether a sum of values of the type ``given`` is carried in two parts: what fits the type, and what is beyond.
+
+    So what it comes to depends on no order, no partition and no cut between nights.
+    """
+    return given.kind == "double" or (given.kind == "decimal" and given.precision > PLAIN_DIGITS)
+
+
+def beyond_type(kind: FieldType) -> str:
+    """The type of what is beyond a sum of ``kind``."""
+    return "double" if kind.kind == "double" else "long"

@@ -31,6 +31,15 @@ _DERIVES = (WindowedAggregate, StreamStreamJoin, TableTableJoin, TableAggregate)
 """Rows that leave these are no longer at a place of the log."""
 
 
+def newest_start(windows: TimeWindows, time_ms: Any) -> Any:
+    """The start of the newest window that holds ``time_ms``: the last one that is not after it.
+
+    Of a column it is one.
+    """
+    advance_ms, since_ms = windows.advance_ms, time_ms - windows.origin_ms
+    return time_ms - (since_ms % advance_ms + advance_ms) % advance_ms
+
+
 def overdue_ms(windows: ClosingWindows, end_ms: Any, clock_ms: Any) -> Any:
     """How long a window that ends at ``end_ms`` had been closed at ``clock_ms``; 0: just now, below 0: still open.
 
