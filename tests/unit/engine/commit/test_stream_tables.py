@@ -71,11 +71,6 @@ def rows_of(made: Computed) -> BatchRows:
     return BatchRows(state=made.state, late=made.late, rejected=made.rejected, emitted=made.emitted)
 
 
-def output_of(tables: StreamTables) -> AppendOnlyTable:
-    [output] = tables.outputs.values()
-    return output
-
-
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[StreamTables, TopologyEngine]:
     """All batches in the tables, some of them twice."""
@@ -102,7 +97,7 @@ def test_a_batch_that_is_written_twice_is_there_once(written: tuple[StreamTables
     assert rows_in(tables.state).height == engine.state.height
     assert rows_in(tables.late).height == engine.late.height > 0
     assert rows_in(tables.rejected).height == sum(made.rejected.height for made in engine.computed) > 0
-    assert rows_in(output_of(tables)).height == engine.emitted("shop_revenue").height > 0
+    assert rows_in(tables.outputs["shop_revenue"]).height == engine.emitted("shop_revenue").height > 0
 
 
 def test_results_of_another_stream_are_seen_before_a_first_start(
