@@ -92,7 +92,7 @@ def test_a_row_that_is_written_is_read_by_stream_and_audit(
 ) -> None:
     row = {name: row[name] for name in FIELDS[form]}
     value = _encoder(WRITTEN[form])({KEY: "k", **row})
-    assert fields_of(value, WRITTEN[form]) == row
+    assert fields_of(value, form, WRITTEN[form].fields) == row
     decoded = DECODERS[form](RecordSchema(fields=FIELDS[form])).decode([value])
     assert decoded.faults == []
     assert {name: column[0].as_py() for name, column in decoded.columns.items()} == row
@@ -111,7 +111,7 @@ def test_what_no_source_may_have_is_written_and_judged_where_a_stream_can_make_i
 ) -> None:
     row = {**dict.fromkeys(FIELDS[form]), **given_fields}
     value = _encoder(WRITTEN[form])(row)
-    assert fields_of(value, WRITTEN[form]) == row
+    assert fields_of(value, form, WRITTEN[form].fields) == row
     asked = RecordSchema(fields=FIELDS[form])
     assert [fault.reason for fault in DECODERS[form](asked).decode([value]).faults] == ["schema"]
     assert PARSERS[form](asked, [*given_fields]).parsed([value]).bad[0][0] == "schema"
@@ -137,16 +137,16 @@ def test_records_that_are_encoded_together_are_those_encoded_one_by_one(registry
 def test_a_value_that_no_sink_writes_says_nothing(registry: ServedRegistry, form: Format) -> None:
     row = {**dict.fromkeys(FIELDS[form]), "number": 5, "text": "x"}
     value = _encoder(WRITTEN[form])({KEY: "k", **row})
-    assert fields_of(value, WRITTEN[form]) == row
-    for one in (None, b"", b"{}", value[:-1], value + b"\x08", b"\0\0\0\x10\0" + value[5:]):
-        assert fields_of(one, WRITTEN[form]) is None
-    assert fields_of(value, _written({**FIELDS[form], "number": STRING}, TARGETS[form])) is None
+    assert fields_of(value, form, WRITTEN[form].fields) == row
+    for one in (b"", b"{}", value[:-1], value + b"\x08", b"\0\0\0\x10\0" + value[5:]):
+        assert fields_of(one, form, WRITTEN[form].fields) is None
+    assert fields_of(value, form, {**FIELDS[form], "number": STRING}) is None
 
 
 @of_both
 def test_a_value_of_before_a_field_was_added_has_null_there(registry: ServedRegistry, form: Format) -> None:
     value = _encoder(_written({"number": LONG, "gone": STRING}, TARGETS[form]))({"number": 5, "gone": "x"})
-    assert fields_of(value, WRITTEN[form]) == {**dict.fromkeys(FIELDS[form]), "number": 5}
+    assert fields_of(value, form, WRITTEN[form].fields) == {**dict.fromkeys(FIELDS[form]), "number": 5}
 
 
 def test_the_schema_of_a_sink_in_avro_has_its_fields_and_each_can_be_null() -> None:
@@ -219,7 +219,7 @@ def test_a_field_can_be_called_as_what_messages_of_a_library_have(registry: Serv
     written = _written({**fields, "id": LONG}, replace(TARGETS[form], name=f"named-oddly-{form}"))
     row = {"SerializeToString": 5, "from_binary": "a", "HasField": None, "_id": 1, "id": 2}
     value = _encoder(written)({KEY: "k", **row})
-    assert fields_of(value, written) == row
+    assert fields_of(value, form, written.fields) == row
     assert DECODERS[form](RecordSchema(fields=fields)).decode([value]).columns["from_binary"].to_pylist() == ["a"]
 
 
