@@ -127,6 +127,8 @@ class GraphComputation:
             return
         self._is_decided = True
         parts = self._stored if self._stored > 1 else session.sparkContext.defaultParallelism
+        if not self._deals(parts) and not self.plan.steps.sinks:
+            return
         obstacle = self._obstacle(session, self._tables.state.path, parts)
         if obstacle is None:
             self._outputs = self._tables.folders

@@ -149,8 +149,10 @@ class WindowedOperator:
             assert isinstance(self._windowing, MergedWindows)
             self._windowing.add(batch.reduced)
             changes = pl.concat([changes, batch.reduced.select(self._key, *BOUNDS)], how="diagonal")
-        held = self._emissions.hold(changes)
-        found = held if self.node.emission.kind == "each batch" else self._emissions.due(self._due_ms)
+        found = self._emissions.changed(changes)
+        if self.node.emission.kind == "final":
+            self._emissions.hold(found)
+            found = self._emissions.due(self._due_ms)
         due = found.sort(WINDOW_END, pl.col(self._key).cast(pl.String), WINDOW_START)
         values = self._windowing.values(due)
         return self._emissions.let_go(due.join(values, on=[self._key, *BOUNDS], how="left", maintain_order="left"))

@@ -131,12 +131,13 @@ class Emissions:
         meta = {name: META[name] for name in (*([] if self.has_bounds else [ORDER]), REVISION)}
         self.state = KeyedRows({self.key: self.key_type, **bounds, **meta, HELD: pl.Boolean()}, self._by)
 
-    def hold(self, changes: pl.DataFrame) -> pl.DataFrame:
-        """Hold the results of changed windows back, which are returned; the last change counts as the cause."""
-        latest = changes.unique(self._by, keep="last", maintain_order=True)
-        held = self._with_revisions(latest).with_columns(pl.lit(True).alias(HELD)).select(list(self.state.schema))
-        self.state.put(held)
-        return held
+    def changed(self, changes: pl.DataFrame) -> pl.DataFrame:
+        """The results of changed windows, with their last revisions; the last change counts as the cause."""
+        return self._with_revisions(changes.unique(self._by, keep="last", maintain_order=True))
+
+    def hold(self, results: pl.DataFrame) -> None:
+        """Hold ``changed`` results back."""
+        self.state.put(results.with_columns(pl.lit(True).alias(HELD)))
 
     def due(self, end_ms: int | None) -> pl.DataFrame:
         """The results held of windows that end by ``end_ms``."""
