@@ -129,8 +129,7 @@ class AppendOnlyTable:
     def _add_columns(self, table: DeltaTable) -> None:
         """Add the columns that a table of an earlier release may lack: its rows delete nothing, and are no record's."""
         known = {field.name for field in table.schema().fields}
-        may_lack = (name for name in (IS_NULL, ORIGIN) if name in self.schema)
-        new = {name: self.schema[name] for name in may_lack if name not in known}
+        new = {name: self.schema[name] for name in (IS_NULL, ORIGIN) if name in self.schema.keys() - known}
         if new:
             fields = Schema.from_arrow(pl.DataFrame(schema=new).to_arrow().schema).fields
             table.alter.add_columns(list(fields), post_commithook_properties=_AFTER_COMMIT)

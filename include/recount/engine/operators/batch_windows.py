@@ -96,8 +96,7 @@ class WindowedOperator:
     def _go_on(self, batch: Batch, rows: pl.DataFrame) -> None:
         """Take windows that were closed before the batch, and get rows all the same, from the table of results."""
         windows, before_ms = self.node.windows, self._closing(self.clock.before_ms)
-        assert isinstance(windows, TimeWindows)
-        if before_ms is None:
+        if before_ms is None or not isinstance(windows, TimeWindows):
             return
         by, bound_ms = [self._key, *BOUNDS], before_ms - windows.closes_ms(0)
         placed = with_windows(rows.filter(pl.col(TIMESTAMP) < bound_ms), windows)

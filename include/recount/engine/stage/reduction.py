@@ -44,8 +44,9 @@ class Reduction:
         if len(doubtful[0]):
             placed = placed.filter(~pl.col(OFFSET).is_in(doubtful))
             taken &= ~rows[OFFSET].is_in(doubtful)
-        ordered = placed.with_columns(LOG_ORDER.alias(ORDER)) if self._asks_for_order else placed
-        made = self._accumulators.merged(self._accumulators.lifted(ordered), [self._key, *BOUNDS], **LATEST)
+        if any(one.kind in ("first", "last") for one in self.node.aggregates.values()):
+            placed = placed.with_columns(LOG_ORDER.alias(ORDER))
+        made = self._accumulators.merged(self._accumulators.lifted(placed), [self._key, *BOUNDS], **LATEST)
         return made.select(list(self.schema)), taken
 
     def _plain(self, rows: pl.DataFrame) -> pl.Series:
@@ -61,10 +62,6 @@ class Reduction:
     @cached_property
     def _accumulators(self) -> Accumulators:
         return Accumulators(self.node.aggregates, self.node.input.fields)
-
-    @property
-    def _asks_for_order(self) -> bool:
-        return any(one.kind in ("first", "last") for one in self.node.aggregates.values())
 
 
 def reductions(topology: Topology, done: Set[Node]) -> list[Reduction]:
