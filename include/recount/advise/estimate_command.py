@@ -39,14 +39,14 @@ _BATCH = (
 
 def page(said: Figures) -> Iterator[RenderableType]:
     """The workload, a table of operators, a table of batches and restarts, a table of what is kept."""
-    found, told = said["measured"], "nothing, the stream has not run"
+    found, what = said["measured"], "nothing, the stream has not run"
     if found is not None:
         rates = ", ".join(f"{topic} {counted(rate)} records/s" for topic, rate in sorted(found["rates"].items()))
-        told = f"medians of its newest {found['batches']} batches" + (f"; of event time {rates}" if rates else "")
-        told += "" if said["status"] is None else f"; its driver is {said['status']['state']}"
+        what = f"medians of its newest {found['batches']} batches" + (f"; of event time {rates}" if rates else "")
+        what += "" if said["status"] is None else f"; its driver is {said['status']['state']}"
     yield Text(f"stream {said['stream']}", style="bold")
     yield f"assumed: {worded(said['assumed'])}"
-    yield f"measured: {told}"
+    yield f"measured: {what}"
     tables = {"operator": _operators, "a batch": _batches, "kept in Delta": _retained}
     for title, lines in tables.items():
         table = Table(title, "estimate", "measured", box=None, padding=(0, 2, 0, 0))
