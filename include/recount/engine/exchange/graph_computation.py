@@ -193,15 +193,10 @@ class GraphComputation:
 
         return published
 
-    def with_its_record(
-        self,
-        error: SumTooLarge,
-        run: Decode,
-        span: BatchRange,
-        clock: PartitionClock,
-    ) -> SumTooLarge:
+    def with_its_record(self, error: SumTooLarge, run: Decode, span: BatchRange, clock: PartitionClock) -> SumTooLarge:
         """``error`` with the record that adds most; ``run`` has tasks hand on those that they have added up."""
-        begun = [one.node for one in self.plan.steps.reduced.values() if error.aggregate in one.node.aggregates]
+        nodes = (one.node for one in self.plan.steps.reduced.values())
+        begun = [node for node in nodes if error.aggregate in node.aggregates and node.key in error.about]
         if error.record is not None or not begun:
             return error
         steps = RecordSteps(self.plan.topology, reduces=False)

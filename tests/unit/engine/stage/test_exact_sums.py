@@ -17,17 +17,7 @@ from hypothesis import strategies as st
 from tests.unit.engine.engine import LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 
-from recount.declare.aggregates import (
-    Aggregate,
-    SumTooLarge,
-    average,
-    first,
-    largest,
-    last,
-    reduce,
-    smallest,
-    total,
-)
+from recount.declare.aggregates import Aggregate, SumTooLarge, average, first, largest, last, reduce, smallest, total
 from recount.declare.expressions import col
 from recount.declare.flow import RecordStream, Table
 from recount.declare.schema import DOUBLE, LONG, LONG_MAX, LONG_MIN, FieldType, RecordSchema, decimal
@@ -255,7 +245,9 @@ def test_state_of_an_earlier_release_which_had_nothing_beyond_a_sum_goes_on() ->
 
 def test_a_sum_that_is_too_large_names_the_record_of_the_batch_that_adds_most() -> None:
     values = [Decimal(7), NINES, Decimal(9)]
-    engine = TopologyEngine(Topology(name="summed", sinks=[summed("d").to(OUT)]), {"paid": 1})
+    by_other = stream(PAID).select_key(other=col("n")).windowed_by(SECOND).aggregate(sum=total("m")).emit_final()
+    sinks = [by_other.to(Topic(name="other", key="other")), summed("d").to(OUT)]
+    engine = TopologyEngine(Topology(name="summed", sinks=sinks), {"paid": 1})
     with pytest.raises(SumTooLarge, match=r"paid-0@1 adds most"):
         engine.batch({"paid": [record("d", value) for value in values]})
     with pytest.raises(SumTooLarge, match=r"paid-0@1 adds most") as by_driver:
