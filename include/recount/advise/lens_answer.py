@@ -89,7 +89,6 @@ class _Answers:
     first: int
 
     def of(self, engine: str) -> Figures:
-        """Return the answer of ``engine``."""
         surely, maybe = (pl.col(name(engine)) == DROPPED for name in (least, most))
         asked, known = self.judged.filter(_JUDGED), _results(self.judged, engine)
         of_ours = asked.filter(OURS)

@@ -99,7 +99,6 @@ def engine_name(engine: Figures) -> str:
 
 
 def told_counts(engine: Figures) -> str:
-    """The counts of one engine in a line."""
     return "; ".join(f"{head} {between(engine[name])}" for head, name in COUNTS.items())
 
 

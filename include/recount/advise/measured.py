@@ -56,7 +56,6 @@ class TableSize:
 
     @classmethod
     def of(cls, *tables: AppendOnlyTable) -> TableSize:
-        """The size of all ``tables`` together."""
         sizes = [
             size for one in tables for size in DeltaTable(one.path).get_add_actions().column("size_bytes").to_pylist()
         ]

@@ -120,7 +120,6 @@ def _plain(keys: float) -> float | str:
 
 
 def worded(assumed: Mapping[str, Any]) -> str:
-    """The ``document`` of a workload in words."""
     parts = []
     for what, unit, rest, named in (
         ("topic", "records/s", "rate", "rates"),

@@ -254,12 +254,10 @@ def find_driver(record: Path) -> DriverProcess | DriverPod | None:
 
 
 def record_of(run: str, stream: str) -> Path:
-    """The driver's record below the run folder."""
     return Path(run) / "drivers" / f"{stream}.json"
 
 
 def log_of(logs: str, stream: str) -> Path:
-    """The driver's log below the log folder."""
     return Path(logs) / "streams" / f"{stream}.log"
 
 

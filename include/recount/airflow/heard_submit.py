@@ -26,7 +26,6 @@ class HeardSubmit(SparkSubmitHook):
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code of spark-submit; None before it has ended."""
         return None if self._submit_sp is None else self._submit_sp.returncode
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:

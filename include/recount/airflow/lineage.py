@@ -41,7 +41,6 @@ class StreamLineage:
 
     @classmethod
     def of(cls, *names: str) -> StreamLineage:
-        """Return the lineage of the streams ``names``, as they are deployed."""
         settings = Settings.from_environment(os.environ)
         declarations = declared(settings.topologies)
         return cls(settings=settings, streams=[declarations.stream(name) for name in names])

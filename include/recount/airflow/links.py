@@ -89,8 +89,6 @@ class CertificateLink(BaseOperatorLink):
 
 
 class DataDocsLink(BaseOperatorLink):
-    """The Data Docs of all expectations."""
-
     name = "Data Docs"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:

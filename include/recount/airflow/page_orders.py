@@ -44,7 +44,6 @@ class AirflowRuns:
     """Runs in Airflow's own database, by its auth manager."""
 
     def states(self, dags: Collection[str]) -> Mapping[str, DagState]:
-        """Return the states of those of ``dags`` that Airflow knows."""
         with create_session() as session:
             asked = select(DagModel.dag_id, DagModel.is_paused, DagModel.next_dagrun_create_after)
             rows = session.execute(asked.where(DagModel.dag_id.in_(dags), ~DagModel.is_stale)).all()
@@ -54,7 +53,6 @@ class AirflowRuns:
         }
 
     def may_start(self, dag: str, user: BaseUser) -> bool:
-        """Whether ``user`` may start a run of ``dag``."""
         return get_auth_manager().is_authorized_dag(
             method="POST",
             access_entity=DagAccessEntity.RUN,
@@ -93,7 +91,6 @@ class Button:
 
 
 def dags_of(stream: Stream) -> list[str]:
-    """The DAGs that the buttons of ``stream`` need."""
     return [CONTROL, stream_dag(stream.name), audit_dag(stream.name), backfill_dag(stream.name)]
 
 

@@ -96,7 +96,6 @@ ROLES = (
 
 
 def dag_ids(declarations: Declarations) -> Mapping[Kind, Sequence[str]]:
-    """The ids of the DAGs of each kind."""
     audited = declarations.audited
     groups = declarations.groups.values()
     return {

@@ -92,7 +92,6 @@ def _cut(certificate: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def version_of(certificate: Mapping[str, Any]) -> int:
-    """The version of the stream that ``certificate`` is about."""
     return int(certificate.get("declaration", {}).get("stream_version", 1))
 
 

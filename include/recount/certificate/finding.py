@@ -166,7 +166,6 @@ class Finding:
         return self.difference.kind in ROW_KINDS and self.difference.verdict != UNLISTED
 
     def document(self) -> dict[str, Any]:
-        """The finding in a certificate."""
         taken = self.acceptance
         return {
             **difference_document(self.difference),
@@ -215,7 +214,6 @@ def covers(accepted: Difference, now: Difference) -> bool:
 
 
 def difference_document(difference: Difference) -> dict[str, Any]:
-    """``difference`` as JSON has it."""
     return {**asdict(difference), "evidence": list(difference.evidence)}
 
 

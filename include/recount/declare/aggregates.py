@@ -141,13 +141,11 @@ def total(of: str | Expression) -> Aggregate:
 
 @declares
 def smallest(of: str | Expression) -> Aggregate:
-    """The smallest value."""
     return Aggregate(kind="min", of=_expression(of))
 
 
 @declares
 def largest(of: str | Expression) -> Aggregate:
-    """The largest value."""
     return Aggregate(kind="max", of=_expression(of))
 
 
@@ -231,7 +229,6 @@ class SumTooLarge(OfARecord):
 
 
 def fits(total: float | Decimal, kind: FieldType) -> bool:
-    """Whether ``total`` is a value of ``kind``."""
     if kind.kind == "double":
         return math.isfinite(total)
     if isinstance(total, Decimal):
@@ -253,7 +250,6 @@ def sum_of_doubles(values: Iterable[float]) -> float:
 
 
 def mean_of_doubles(values: Iterable[float]) -> float:
-    """The mean of finite ``values``, which is finite."""
     values = list(values)
     total = sum(values)
     if math.isfinite(total):

@@ -77,7 +77,6 @@ class Change:
 
 
 def changes(old: Document, new: Document) -> list[Change]:
-    """Every difference from ``old`` to ``new``; none where the documents are equal."""
     found = list(_changed("", "", _without(old, "operators"), _without(new, "operators")))
     before, after = old.get("operators", []), new.get("operators", [])
     labels = [[_label(operators, one) for one in operators] for operators in (before, after)]

@@ -187,13 +187,10 @@ def _name(value: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """The document of a declaration, with its fingerprint."""
-
     document: Document
 
     @classmethod
     def of(cls, declaration: Topology | Archive) -> Declared:
-        """Return what a topology or an archive declares."""
         if isinstance(declaration, Archive):
             return cls(document={"format": FORMAT, "kind": "archive", "topic": declaration.topic.name})
         return cls(document=_topology(declaration))

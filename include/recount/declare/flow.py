@@ -155,7 +155,6 @@ class RecordStream(Steps):
         )
 
     def to_table(self, *, versioned: bool = False) -> Table:
-        """The stream read as the changes of a table."""
         return Table(ToTable(input=self.node, versioned=versioned))
 
 
@@ -246,7 +245,6 @@ class Table(Rows):
         return Table(Suppress(input=self.node, limit_ms=milliseconds(limit, "limit"), max_rows=max_rows))
 
     def to_stream(self) -> RecordStream:
-        """The table's changes as a stream."""
         return RecordStream(self.node)
 
     def to(self, topic: Topic, *, table: str | None = None, on_too_large: OnTooLarge = "stop") -> Sink:
@@ -257,8 +255,6 @@ class Table(Rows):
 @declares
 @dataclass(frozen=True)
 class GroupedTable:
-    """A table's rows grouped by ``by``."""
-
     node: Node
     key: str
     by: Expression
@@ -270,7 +266,6 @@ class GroupedTable:
 
 @declares
 def stream(topic: Topic) -> RecordStream:
-    """The records of ``topic`` as a stream."""
     require_topic("stream", topic)
     return RecordStream(Source(topic=topic))
 

@@ -54,7 +54,6 @@ class Archive:
 
     @property
     def name(self) -> str:
-        """The name of the stream that writes the archive."""
         return f"archive-{self.topic.name}"
 
 
@@ -130,12 +129,10 @@ class StreamGroup:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The names of the streams."""
         return tuple(stream.name for stream in self.streams)
 
     @property
     def trigger_interval_ms(self) -> int:
-        """``trigger_interval`` in milliseconds."""
         return milliseconds(self.trigger_interval, "trigger_interval")
 
 

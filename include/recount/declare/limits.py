@@ -107,7 +107,6 @@ class Health:
 
 
 def require_health(given: object) -> None:
-    """Refuse limits that are no ``Health``."""
     require_each(
         "health", [given], Health, expected="a Health", remedy="Health(late=0.05); leave it out for our limits"
     )

@@ -67,7 +67,6 @@ class PlainValue:
 
     @property
     def fields(self) -> Mapping[str, FieldType]:
-        """The one field."""
         return {self.name: self.kind}
 
     def told(self, name: str) -> str:

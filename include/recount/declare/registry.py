@@ -41,7 +41,6 @@ def is_audited(stream: Stream) -> TypeGuard[Topology]:
 
 
 def topics_read(stream: Stream) -> list[str]:
-    """The topics that ``stream`` reads."""
     return [source.topic.name for source in stream.sources] if isinstance(stream, Topology) else [stream.topic.name]
 
 
@@ -66,7 +65,6 @@ class Declarations:
 
     @property
     def read_topics(self) -> Mapping[str, Sequence[str]]:
-        """The topics that each stream reads."""
         return {name: topics_read(stream) for name, stream in self.streams.items()}
 
     @property

@@ -231,7 +231,6 @@ class RecordSchema:
 
     @property
     def header_fields(self) -> Mapping[str, str]:
-        """The fields that are headers, with the header's name."""
         return {name: one.header for name, one in self.readings.items() if one.header is not None}
 
     @property

@@ -168,12 +168,10 @@ class Topology:
 
     @property
     def idle_after_ms(self) -> int:
-        """``idle_after`` in milliseconds."""
         return milliseconds(self.idle_after, "idle_after")
 
     @property
     def max_future_ms(self) -> int:
-        """``max_future`` in milliseconds."""
         return milliseconds(self.max_future, "max_future")
 
     @property

@@ -275,7 +275,6 @@ def default_reach_ms(gap_ms: int, max_duration_ms: int | None = None) -> int:
 
 @declares
 def all_time() -> GlobalWindow:
-    """One window without bounds: the global window."""
     return GlobalWindow()
 
 

@@ -153,7 +153,6 @@ class Resolution:
             raise Unresolvable(f"it has no {', '.join(missing)}, which is declared as required")
 
     def fields_of(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The declared fields of a ``record``; raises ``BadRecord``."""
         found = dict.fromkeys(self._declared.fields)
         for name, (path, convert) in self._made.items():
             given: Any = record

@@ -150,7 +150,6 @@ def _refuse(_: bytes) -> Any:
 
 
 def arrow_type(field_type: FieldType) -> pa.DataType:
-    """The Arrow type that carries ``field_type``."""
     if field_type.kind == "decimal":
         return pa.decimal128(field_type.precision, field_type.scale)
     if field_type.element is not None:

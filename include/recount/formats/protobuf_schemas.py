@@ -92,7 +92,6 @@ class Place:
 
     @classmethod
     def found(cls, name: str, writer: type[Message], path: tuple[str, ...]) -> Place | None:
-        """The place at ``path``; None where a message has no such field."""
         place = cls(name, writer)
         for step in path:
             if not place._goes_on(step):

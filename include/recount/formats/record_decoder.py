@@ -151,7 +151,6 @@ class RecordDecoder:
 
 
 def reads_headers(topic: Topic) -> bool:
-    """Whether fields of the topic are headers."""
     return isinstance(topic.value, RecordSchema) and bool(topic.value.header_fields)
 
 

@@ -137,7 +137,6 @@ def limit_of(connection: Connection, topic: str) -> int | None:
 
 
 def largest(records: Iterable[KafkaRecord], topic: str) -> KafkaRecord | None:
-    """The largest of ``records`` to ``topic``."""
     return max((one for one in records if one.topic == topic), key=lambda one: one.size, default=None)
 
 

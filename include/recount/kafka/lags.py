@@ -57,7 +57,6 @@ class StreamLag:
 
     @property
     def records(self) -> int:
-        """The lag of all partitions."""
         return sum(part.lag for part in self.partitions.values())
 
     @property

@@ -128,7 +128,6 @@ class Position:
         return json.dumps(said, separators=(",", ":"))
 
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, Committed]:
-        """Offsets that the batch has committed of ``partitions``."""
         return {
             key: Committed(
                 offset=self.spans[key][1],

@@ -100,7 +100,6 @@ class Security(HiddenValues):
         return " ".join(filter(None, (self.get(PROTOCOL, "PLAINTEXT"), self.get(MECHANISM), "as", self.principal)))
 
     def of_clients(self) -> HiddenValues:
-        """Properties of confluent-kafka's clients."""
         found = HiddenValues(self)
         if _CLIENT in self:
             found["sasl.oauthbearer.method"] = "oidc"

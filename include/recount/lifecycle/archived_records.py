@@ -48,7 +48,6 @@ class ArchiveErasure(KeyErasure):
     readers: tuple[Topology, ...]
 
     def counts(self) -> dict[str, int]:
-        """How many records have the key, by the archive."""
         found = len(self.places())
         return {f"archive/{self.declared.topic.name}": found} if found else {}
 

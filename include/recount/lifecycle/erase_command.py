@@ -84,7 +84,6 @@ class Asked:
         return {one.name: one.counts() for one in self.erasures if one.objection is None}
 
     def hindrances(self) -> list[tuple[str, str]]:
-        """Hindrances, each with its stream."""
         return [(one.name, text) for one in self.erasures for text in one.hindrances()]
 
 
@@ -165,7 +164,6 @@ def erase(
 
 
 def _left(settings: Settings, asked: Asked, key: str) -> list[str]:
-    """Where the key stays."""
     read = [source.topic for one in asked.streams for source in one.declared.sources]
     topics = {name for topic in read for name in (topic.name, topic.dead_letter_name)}
     topics |= {node.topic.name for one in asked.streams for node in one.declared.written}

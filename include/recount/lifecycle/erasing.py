@@ -180,13 +180,10 @@ class KeyErasure(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamErasure(KeyErasure):
-    """The erasure from a topology."""
-
     declared: Topology
 
     @property
     def held(self) -> HeldKey:
-        """The rows of the key that there are."""
         return self._held(AuditStore(None, self._tables, self.name).furthest())
 
     def _held(self, run: Run | None) -> HeldKey:
@@ -248,7 +245,6 @@ class StreamErasure(KeyErasure):
         return replace(begun, snapshot_after=self._snapshot_sha256(run), run_sha256=run_sha256(document))
 
     def _snapshot_sha256(self, run: Run) -> str:
-        """The SHA-256 of the snapshot of ``run``."""
         return snapshot_sha256(self._tables, self.name, run.audit)
 
     def _hindrances(self) -> Iterator[str]:

@@ -143,7 +143,6 @@ class Holding:
         return self._rows(self.mine).len()
 
     def count_named(self) -> int:
-        """How many rows of other keys name it."""
         return 0 if self.named is None else self._rows(self.named).len()
 
     def remove(self) -> None:
@@ -191,7 +190,6 @@ class HeldState:
         return self.stored.count(self._is_mine)
 
     def count_named(self) -> int:
-        """How many rows of other keys name it."""
         text = pl.struct(list(self.stored.schema)).struct.json_encode()
         names = text.str.contains(json.dumps(self.key, ensure_ascii=False), literal=True)
         return self.stored.count(names & pl.col(self.by).cast(pl.String).ne_missing(pl.lit(self.key)))

@@ -66,7 +66,6 @@ def remove_old(settings: Settings, now_ms: int, *, only_count: bool = False) -> 
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
-    """The folders that lie so deep below ``folder``."""
     return (path for path in folder.glob("/".join("*" * depth)) if path.is_dir() and not path.is_symlink())
 
 

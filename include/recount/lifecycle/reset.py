@@ -190,8 +190,6 @@ def files_at(place: str) -> tuple[FileSystem, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class NewVersion:
-    """The version that a reset made, and the folders that it moved."""
-
     enacted: Enacted
     moved: tuple[Move, ...]
 
@@ -283,7 +281,6 @@ def _written_by(document: Document) -> list[str]:
 
 
 def tables_of(document: Document) -> set[str]:
-    """The tables of its sinks."""
     return {one["table"] for one in written_in(document)}
 
 

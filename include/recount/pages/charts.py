@@ -168,7 +168,6 @@ class _Way:
 
 
 def drawing(topology: Topology, rates: Mapping[Node, float]) -> Drawing:
-    """``topology``, with the ``rates`` at which rows leave its operators."""
     texts = {node: _lines(str(node)) for node in topology.nodes()}
     vertices = {node: Vertex(node) for node in texts}
     for node, vertex in vertices.items():

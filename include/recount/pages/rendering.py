@@ -98,7 +98,6 @@ def since(at_ms: int | None, now_ms: int) -> str:
 
 
 def short(text: object, most: int = _LONGEST) -> str:
-    """``text`` cut to ``most`` characters."""
     told = str(text)
     return told if len(told) <= most else told[: most - 1] + "…"
 

@@ -127,7 +127,6 @@ class ReadPartition:
 
     @property
     def read(self) -> int:
-        """Up to which offset it is read."""
         return self.proof.end if self.lag is None else self.lag.read
 
 

@@ -243,7 +243,6 @@ class Wanted:
         )
 
     def has(self, line: StreamLine) -> bool:
-        """Whether ``line`` is shown."""
         _, is_in_state = STATES[self.state]
         return is_in_state(line) and self.text.lower() in line.name
 

@@ -174,12 +174,10 @@ class DagRuns:
         )
 
     def ids(self, dag: str) -> set[str]:
-        """The ids of all runs of ``dag``."""
         answer = self._airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns?limit={_PAGE}")
         return {run["dag_run_id"] for run in answer["dag_runs"]}
 
     def of(self, dag: str, run: str) -> DagRun:
-        """The run as it is now."""
         place = f"/api/v2/dags/{dag}/dagRuns/{run}"
         state = self._airflow.request("GET", place)["state"]
         tasks = self._airflow.request("GET", f"{place}/taskInstances")["task_instances"]
@@ -233,7 +231,6 @@ class DagRuns:
 
 
 def streams_of(declarations: Declarations) -> list[str]:
-    """The DAGs that run the streams."""
     return [f"stream__{name}" for name in declarations.streams]
 
 

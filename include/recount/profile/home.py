@@ -73,7 +73,6 @@ class Home:
 
     @property
     def airflow_passwords(self) -> Path:
-        """The password of Airflow's user, readable by the home's owner only."""
         return self.airflow / "passwords.json"
 
     @property
@@ -190,7 +189,6 @@ class Project:
 
     @property
     def spark_jars(self) -> Path:
-        """Folder of the jars a Spark application needs."""
         return self._fetched(self.jars / "spark")
 
     @property

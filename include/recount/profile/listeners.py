@@ -150,11 +150,9 @@ class OpenListeners:
         self._clients, self._controllers = _by_node(self.ports[::2]), _by_node(self.ports[1::2])
 
     def ports_of(self, node: int) -> tuple[int, ...]:
-        """Ports at which broker ``node`` listens."""
         return self._clients[node], self._controllers[node]
 
     def bootstrap_servers(self) -> str:
-        """The bootstrap servers for clients."""
         return _addresses(self._clients)
 
     def properties(self, node: int) -> Mapping[str, object]:

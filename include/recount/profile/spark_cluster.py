@@ -45,7 +45,6 @@ class EmbeddedSpark(Started):
 
     @property
     def master(self) -> str:
-        """The value for ``--master``."""
         return f"spark://{LOOPBACK}:{self._port}"
 
     @property

@@ -112,7 +112,6 @@ Words = Sequence[tuple[str, str]]
 
 
 def _changes(name: str, package: str) -> dict[str, Words]:
-    """Changes by place."""
     modules = f"{package}.topologies"
     image = ("registry.example/recount", f"registry.example/{name}")
     return {

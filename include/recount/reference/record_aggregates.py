@@ -86,7 +86,6 @@ def try_fold(aggregate: Aggregate, records: Iterable[Record], gap_ms: int | None
 
 
 def takes(aggregate: Aggregate, record: Record) -> bool:
-    """Whether the record is one of those that are aggregated."""
     return aggregate.where is None or evaluate(aggregate.where, record.row) is True
 
 

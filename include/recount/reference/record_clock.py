@@ -189,7 +189,6 @@ class Operator(ABC):
         return ()
 
     def end_batch(self) -> Iterable[Record]:
-        """A batch of records has ended."""
         return ()
 
     def drop(self, record: Record, fate: Fate) -> tuple[Record, ...]:
@@ -254,8 +253,6 @@ def place_of(record: Record, node: Node) -> str:
 
 @dataclass(kw_only=True)
 class StatelessOperator(Operator):
-    """Any of the operators that look at one record at a time."""
-
     node: Stateless
 
     def receive(self, record: Record, port: int) -> Iterable[Record]:

@@ -54,7 +54,6 @@ class TableState:
         )
 
     def rows(self) -> list[Row]:
-        """All rows as they are now."""
         return [record.row for key in self._versions if (record := self.current(key)) is not None]
 
 
@@ -89,7 +88,6 @@ class ToTableOperator(Operator):
         return (replace(record, superseded=not latest, revision=revision),)
 
     def rows(self) -> list[Row]:
-        """The table as it is now."""
         return self._state.rows()
 
 

@@ -45,11 +45,9 @@ class Placement:
 class Panes(Protocol):
     """One key's windows."""
 
-    def add(self, record: Record, stream_time_ms: int | None) -> Placement:
-        """Place a record."""
+    def add(self, record: Record, stream_time_ms: int | None) -> Placement: ...
 
-    def records(self, window: Window) -> list[Record]:
-        """The records in ``window``; none where there is no such window."""
+    def records(self, window: Window) -> list[Record]: ...
 
 
 def panes_of(windows: Windows) -> Panes:
@@ -92,7 +90,6 @@ class TimePanes:
         return placement
 
     def records(self, window: Window) -> list[Record]:
-        """The records on time for ``window``."""
         return self._records.get(window, [])
 
 
@@ -200,7 +197,6 @@ class SessionPanes:
         return Placement(changed=sorted(changed), withdrawn=sorted(taken_in, key=lambda old: (old[1], old[0])))
 
     def records(self, window: Window) -> list[Record]:
-        """The records of the session."""
         return self._sessions(self._accepted).get(window, [])
 
     def _window_with(self, record: Record, records: Iterable[Record]) -> Window:
@@ -236,5 +232,4 @@ class LastPane:
         return Placement(changed=[UNBOUNDED] if any(one is record for one in self._records) else [])
 
     def records(self, window: Window) -> list[Record]:  # noqa: ARG002 - there is but one
-        """The records held."""
         return self._records

@@ -38,7 +38,6 @@ class Entry:
 
     @property
     def source(self) -> Partition:
-        """The partition it was read from."""
         return self.topic, self.partition
 
 

@@ -61,7 +61,6 @@ class AskedSink:
 
     @property
     def name(self) -> str:
-        """The sink's topic, by which it is asked for."""
         return self.written.topic.name
 
     @cached_property
@@ -86,7 +85,6 @@ class AskedSink:
 
     @property
     def key(self) -> str:
-        """The column of the key."""
         return self.written.key
 
     @cached_property

@@ -58,7 +58,6 @@ Texts = Mapping[str, str]
 
 
 def parameters(sink: AskedSink, names: Iterable[str], *, key_in: str = "query") -> list[Schema]:
-    """The parameters ``names`` of a path of ``sink``."""
     schemas = {
         "key": _TYPES[sink.fields[sink.key].kind],
         "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ROWS},
@@ -77,7 +76,6 @@ def parameters(sink: AskedSink, names: Iterable[str], *, key_in: str = "query") 
 
 
 def responses(sink: AskedSink, *, is_count: bool = False) -> dict[int | str, Schema]:
-    """Possible responses of a path of ``sink``."""
     row = {"type": "object", "properties": {ROWS: {"type": "integer"}} if is_count else _columns(sink)}
     answer = {
         "type": "object",

@@ -77,7 +77,6 @@ def of_http(request: Request, error: Exception) -> Response:
 
 
 def listening(app: ASGIApp, host: str, port: int) -> Config:
-    """``app`` at ``host`` and ``port``."""
     return Config(
         app,
         host=host,

@@ -242,7 +242,6 @@ class AsideLog(OrderLog):
 
 
 def offsets_of(orders: Iterable[AsideOrder]) -> dict[tuple[str, int], frozenset[int]]:
-    """The offsets that ``orders`` name, by topic and partition."""
     found: dict[tuple[str, int], frozenset[int]] = {}
     for one in orders:
         place = one.topic, one.partition
@@ -285,7 +284,6 @@ def not_finished(erasure: Erasure) -> Terminal:
 
 
 def acceptances(tables: Tables, stream: str) -> list[Acceptance]:
-    """All acceptances of ``stream``."""
     path = tables.acceptances(stream)
     if not DeltaTable.is_deltatable(path):
         return []

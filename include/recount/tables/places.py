@@ -80,7 +80,6 @@ class Tables:
         return f"{self.root}/outputs/{table}"
 
     def corrections(self, table: str) -> str:
-        """The table of rows that backfills corrected in a sink."""
         return f"{self.root}/corrections/{table}"
 
     def archive(self, topic: str) -> str:
@@ -88,7 +87,6 @@ class Tables:
         return f"{self.root}/archive/{topic}"
 
     def audit(self, stream: str, name: str) -> str:
-        """A table of the audit of a stream."""
         return f"{self.root}/audits/{stream}/{name}"
 
     def erasures(self, stream: str) -> str:

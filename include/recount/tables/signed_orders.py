@@ -89,7 +89,6 @@ class SignedRecord(ABC):
         return replace(named, sha256=content_hash(named.to_document()))
 
     def to_document(self) -> dict[str, Any]:
-        """The record as JSON has it."""
         return asdict(self)
 
     def to_json(self) -> str:
@@ -139,7 +138,6 @@ class AsideOrder(SignedRecord):
 
     @property
     def place(self) -> RecordPlace:
-        """The place of the record."""
         return RecordPlace(topic=self.topic, partition=self.partition, offset=self.offset)
 
     @property
@@ -149,7 +147,6 @@ class AsideOrder(SignedRecord):
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """The place, as identity."""
         return {"is": SET_ASIDE_FORMAT, "place": str(self.place)}
 
 
@@ -186,17 +183,14 @@ class Erasure(SignedRecord):
         return self.generation, self.batch
 
     def is_of(self, key: str) -> bool:
-        """Whether this is the erasure of ``key``."""
         return key_sha256(self.salt, key) == self.key_sha256
 
     @property
     def name(self) -> str:
-        """Erasure and state."""
         return f"{self.erasure} {self.state}"
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """The erasure, as identity."""
         return {"is": ERASURE_FORMAT, "erasure": self.erasure}
 
 

@@ -24,7 +24,6 @@ _AUDIT = "{{ params.audit }}"
 
 
 def audit_dags(plan: DagPlan) -> Iterator[DAG]:
-    """The DAGs ``audit__NAME``."""
     for name in plan.declarations.audited:
         if plan.needs(audit_dag(name)):
             yield _judged(plan, name)
@@ -66,7 +65,6 @@ def _judged(plan: DagPlan, name: str) -> DAG:
 
 
 def night_dags(plan: DagPlan) -> Iterator[DAG]:
-    """The DAGs ``night__GROUP``."""
     for group in plan.declarations.groups.values():
         streams = [stream.name for stream in group.streams if is_audited(stream)]
         if streams and plan.needs(night_dag(group.name)):
@@ -121,7 +119,6 @@ def _night(plan: DagPlan, group: str, streams: Sequence[str]) -> DAG:
 
 
 def findings_dags(plan: DagPlan) -> Iterator[DAG]:
-    """The DAGs ``findings__NAME``."""
     for name in plan.declarations.audited:
         if plan.needs(findings_dag(name)):
             yield _accepted(plan, name)
@@ -157,7 +154,6 @@ def _accepted(plan: DagPlan, name: str) -> DAG:
 
 
 def backfill_dags(plan: DagPlan) -> Iterator[DAG]:
-    """The DAGs ``backfill__NAME``."""
     for name in plan.declarations.audited:
         if plan.needs(backfill_dag(name)):
             yield _corrected(plan, name)

@@ -31,7 +31,6 @@ BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def stream_dags(plan: DagPlan) -> Iterator[DAG]:
-    """The DAGs ``stream__NAME``, and ``stream_control``."""
     for name in plan.declarations.streams:
         if plan.needs(stream_dag(name)):
             yield _kept_running(plan, name)

@@ -169,7 +169,6 @@ class StreamTableJoin(Join):
 
     @property
     def keys_are_equal(self) -> bool:
-        """Whether the row is found by the key of the stream."""
         return self.by is None or (isinstance(self.by, Column) and self.by.name == self.left.key)
 
     @property

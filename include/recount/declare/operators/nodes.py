@@ -54,12 +54,10 @@ class Source:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """A source reads no operator."""
         return ()
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
-        """The declared fields of the value, and the key."""
         assert self.topic.value is not None
         return {**self.topic.value.fields, self.key: STRING}
 
@@ -119,12 +117,10 @@ class SelectKey:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The operator it reads."""
         return (self.input,)
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
-        """The incoming fields and the key."""
         return {**self.input.fields, self.key: type_of(self.by, self.input.fields) or STRING}
 
     def __str__(self) -> str:
@@ -191,7 +187,6 @@ class WindowedAggregate(OneInput):
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
-        """Key, window bounds in milliseconds, aggregates."""
         bounds = {WINDOW_START: LONG, WINDOW_END: LONG} if self.has_bounds else {}
         results = {name: aggregate.type_over(self.input.fields) for name, aggregate in self.aggregates.items()}
         return {self.key: self.input.fields[self.key], **bounds, **results}

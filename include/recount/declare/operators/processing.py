@@ -144,7 +144,6 @@ class Process(OneInput):
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
-        """The key and the declared fields."""
         return {self.key: self.input.fields[self.key], **self.made}
 
     def __str__(self) -> str:

@@ -31,7 +31,6 @@ class OneInput:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The operators it reads."""
         return (self.input,)
 
     @property
@@ -91,7 +90,6 @@ class FlatMap(OneInput):
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
-        """The key and the declared fields."""
         return {self.key: self.input.fields[self.key], **self.made}
 
     def __str__(self) -> str:
@@ -194,12 +192,10 @@ class Merge:
 
     @property
     def key(self) -> str:
-        """The common key."""
         return self.inputs[0].key
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
-        """The fields of all streams."""
         merged = {name: kind for node in self.inputs for name, kind in node.fields.items()}
         return merged if self.names is None else {**merged, MERGED_FROM: STRING}
 

@@ -73,7 +73,6 @@ class TableAggregate:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The table."""
         return (self.input,)
 
     @cached_property

@@ -112,7 +112,6 @@ class TopologyWork:
         self.tables.compaction.wait()
 
     def processor(self, attempt: Attempt) -> BatchProcessor:
-        """The processor of one run."""
         return BatchProcessor(self._topology, self.tables, attempt)
 
 

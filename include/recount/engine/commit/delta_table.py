@@ -232,7 +232,6 @@ class AppendOnlyTable:
         return -1 if version is None else version
 
     def has_rows(self) -> bool:
-        """Whether there is a table with any."""
         return DeltaTable.is_deltatable(self.path) and not self.read().head(1).collect().is_empty()
 
     def read(self) -> pl.LazyFrame:

@@ -104,7 +104,6 @@ def _object(sink: Written, rows: pl.DataFrame) -> pl.Expr:
 
 
 def json_object(rows: pl.DataFrame, fields: Mapping[str, FieldType]) -> pl.Expr:
-    """The ``fields`` of each of ``rows`` as ``encode_value`` writes them."""
     parts: list[pl.Expr] = []
     for name, kind in fields.items():
         parts += [pl.lit(f"{',' if parts else '{'}{json.dumps(name)}:"), _json(rows[name], kind)]
@@ -112,7 +111,6 @@ def json_object(rows: pl.DataFrame, fields: Mapping[str, FieldType]) -> pl.Expr:
 
 
 def plain_text(cells: pl.Series, kind: FieldType) -> pl.Expr:
-    """Each of the ``cells`` as ``encode_plain`` writes it."""
     cell = pl.col(cells.name)
     return cell if kind.kind == "string" else pl.when(cell.is_not_null()).then(_json(cells, kind))
 
@@ -146,7 +144,6 @@ def _bytes(cell: pl.Expr) -> pl.Expr:
 
 
 def passing(node: Filter | TableFilter, rows: pl.DataFrame) -> pl.Expr:
-    """Whether each of the ``rows`` that reach ``node`` passes it."""
     fits = fits_of(node)
     if fits is not None:
         return pl.lit(fitting(fits, rows, node.input.fields))

@@ -126,7 +126,6 @@ class StreamTables:
 
     @property
     def folders(self) -> dict[str, str]:
-        """The folder of each output table, by name."""
         return {name: table.path for name, table in self.outputs.items()}
 
     @contextmanager

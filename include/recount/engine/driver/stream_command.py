@@ -160,7 +160,6 @@ def work_of(
 
 
 def stream_job() -> None:
-    """The command line of spark_jobs/stream.py."""
     run_job("stream", stream, is_final)
 
 

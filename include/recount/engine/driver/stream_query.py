@@ -63,7 +63,6 @@ class Turns:
 
 
 def at_once() -> Turn:
-    """The turn of a stream that has its driver for itself."""
     return nullcontext()
 
 
@@ -114,7 +113,6 @@ class StreamQuery:
         return str(self._query.runId)
 
     def go_on(self, limit: BatchLimit) -> None:
-        """Go on with batches within ``limit``."""
         begun_s = time.monotonic()
         self.stop()
         self.await_end()

@@ -124,7 +124,6 @@ class StreamReports:
     unread: Callable[[], Unread | None]
 
     def tell(self, status: StreamStatus) -> None:
-        """Publish ``status``."""
         self.lease.publish(status)
         self.metrics.told(status)
 

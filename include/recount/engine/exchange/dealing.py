@@ -192,7 +192,6 @@ class _Dealer:
             raise _NotDealt
 
     def _has_keys(self, node: Node) -> bool:
-        """Whether no row without a key leaves ``node``."""
         match node:
             case _ if node in self._tables:
                 return False

@@ -285,12 +285,10 @@ class RawStage:
                 yield pa.record_batch([[RAW], [to_ipc(table)]], schema=ARROW_OUTPUT)
 
     def empty_tables(self) -> dict[str, list[pl.DataFrame]]:
-        """The table without rows."""
         return {RAW: [pl.DataFrame(schema=RAW_SCHEMA)]}
 
     @classmethod
     def of(cls, places: pl.DataFrame) -> RawStage:
-        """The stage for ``places`` (``PLACE``)."""
         grouped = places.group_by("topic", "partition").agg("offset").iter_rows()
         return cls(offsets={(topic, partition): offsets for topic, partition, offsets in grouped})
 

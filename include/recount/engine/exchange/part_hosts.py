@@ -138,7 +138,6 @@ def _folder() -> Path:
 
 
 def _address(number: int) -> str:
-    """Where the process for the parts of this ``number`` is to be reached, by this user only."""
     folder, file = _folder(), f"{_name(_executor())}-{number}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid() or folder.stat().st_mode & 0o077:

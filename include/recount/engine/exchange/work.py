@@ -34,8 +34,7 @@ _HEADERS = "array<struct<key: string, value: binary>>"
 class Observer(Protocol):
     """Called as a batch completes a step: so the chaos tests kill a driver at a chosen point."""
 
-    def __call__(self, step: Step, batch: int) -> None:
-        """``step`` of ``batch`` is done."""
+    def __call__(self, step: Step, batch: int) -> None: ...
 
 
 def unobserved(step: Step, batch: int) -> None:
@@ -86,7 +85,6 @@ class BatchResult:
     newer_tables: Mapping[str, str] = field(default_factory=dict)
 
     def after(self, former: BatchResult | None) -> BatchResult:
-        """This result with the totals of the ``former`` one and its own."""
         parts = self.proof.partitions
         before = former.lookups if former else {}
         return replace(

@@ -38,8 +38,6 @@ class Given:
 
 
 class Accumulator(Protocol):
-    """The accumulator of one aggregate."""
-
     @property
     def columns(self) -> dict[str, pl.DataType]:
         """Its columns, by a name that is unique within the aggregate."""
@@ -70,11 +68,9 @@ class Counted:
         return {"count": (given.value.is_not_null() if self.of_values else given.counts).cast(_LONG)}
 
     def merged(self, column: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
-        """Counts add up."""
         return {"count": column["count"].sum()}
 
     def result(self, column: Mapping[str, pl.Expr]) -> pl.Expr:
-        """The count, 0 of nothing."""
         return column["count"]
 
 
@@ -173,7 +169,6 @@ class Outermost:
         return {ORDER: there.then(pl.col(ORDER)), ORDINAL: there.then(pl.col(ORDINAL)), VALUE: given.value}
 
     def merged(self, column: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
-        """The outermost of all."""
         there = column[ORDER].is_not_null()
         places = [column[ORDER].filter(there), column[ORDINAL].filter(there)]
         last = self.which == "last"
@@ -267,7 +262,6 @@ class Listed:
 
     @property
     def columns(self) -> dict[str, pl.DataType]:
-        """The list."""
         return {"values": pl.List(self.element)}
 
     def lifted(self, given: Given) -> dict[str, pl.Expr]:
@@ -276,7 +270,6 @@ class Listed:
         return {"values": pl.when(given.counts).then(pl.concat_list(one)).otherwise(pl.lit([], pl.List(self.element)))}
 
     def merged(self, column: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
-        """All lists as one."""
         values = column["values"].explode()
         there = values.struct.field(ORDER).is_not_null()
         place = [values.struct.field(name).filter(there) for name in (ORDER, ORDINAL)]

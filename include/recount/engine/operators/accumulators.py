@@ -236,8 +236,6 @@ def _column(name: str, part: str) -> str:
 
 @dataclass(frozen=True)
 class FoldTrials:
-    """The trials of the folds of ``node``."""
-
     node: WindowedAggregate
     accumulators: Accumulators
 

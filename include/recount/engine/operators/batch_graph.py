@@ -78,7 +78,6 @@ class Made:
 
     @property
     def late(self) -> pl.DataFrame:
-        """The late ledger of the batch."""
         return pl.concat([pl.DataFrame(schema=LATE_SCHEMA), *chain.from_iterable(out.late for out in self.outputs)])
 
     @property

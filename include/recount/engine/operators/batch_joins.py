@@ -339,5 +339,4 @@ class StreamTableJoinOperator:
         )
 
     def _rows_of(self, asked: pl.DataFrame) -> pl.DataFrame:
-        """The table's rows of the keys that are asked for."""
         return self._table.of(asked.select(pl.col(_BY).alias(self._key)), [self._key])

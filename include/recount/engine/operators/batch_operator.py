@@ -295,15 +295,12 @@ class Output:
 
 
 class Operator(Protocol):
-    """An operator at work."""
-
     @property
     def states(self) -> Mapping[str, KeyedRows]:
         """All that survives a batch, by name."""
 
     @property
-    def clocks(self) -> Mapping[str, Clock]:
-        """The clocks that the operator advances, by name."""
+    def clocks(self) -> Mapping[str, Clock]: ...
 
     def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:
         """Take the rows of each input port and let go what is due; advance every clock once."""

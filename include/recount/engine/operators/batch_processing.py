@@ -178,7 +178,6 @@ class ProcessOperator:
         kept.known, kept.known_after = deepcopy(kept.state), kept.turns + 1
 
     def _turns(self, rows: pl.DataFrame) -> dict[Any, list[int]]:
-        """The indexes of ``rows`` that are the turns of each key."""
         return dict(rows.with_row_index("__index").group_by(self._key).agg("__index").iter_rows())
 
     def _turns_in(self, rows: pl.DataFrame) -> Iterator[tuple[Row, Mapping[str, Any]]]:

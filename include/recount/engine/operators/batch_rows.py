@@ -152,7 +152,6 @@ def with_reached(kept: pl.DataFrame) -> pl.DataFrame:
 
 
 def no_rows(fields: Mapping[str, FieldType]) -> pl.DataFrame:
-    """A frame of rows with ``fields``, empty."""
     return pl.DataFrame(schema=rows_schema(fields))
 
 
@@ -174,7 +173,6 @@ def as_written(rows: pl.DataFrame, sink: Written, *, origin: pl.Expr) -> pl.Data
 
 
 def prefixed(rows: pl.DataFrame) -> pl.DataFrame:
-    """``rows`` as the right side of a frame that has both."""
     return rows.rename(lambda column: RIGHT + column)
 
 

@@ -41,7 +41,6 @@ class StatelessOperator:
     clocks: Mapping[str, Clock] = field(default_factory=dict)
 
     def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:
-        """The output of the operator for the rows."""
         rows = inputs[0]
         match self.node:
             case Filter() as node:

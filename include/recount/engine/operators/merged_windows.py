@@ -95,7 +95,6 @@ class MergedSessions:
             state.remove(state.until(WINDOW_END, settled_ms - self.windows.settles_ms(0)))
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
-        """The current values of the ``wanted`` sessions."""
         return self._sessions.of(wanted, self._by)
 
     def _accepted(self, moments: pl.DataFrame, output: Output) -> pl.DataFrame:
@@ -214,7 +213,6 @@ class MergedWindows:
             self._windows.remove(self._windows.until(WINDOW_END, settled_ms - self.node.windows.closes_ms(0)))
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
-        """The current values of the ``wanted`` windows."""
         return self._windows.of(wanted, self._by)
 
     def _placed(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:

@@ -92,7 +92,6 @@ class Sessions:
 
     @property
     def all(self) -> list[Window]:
-        """All sessions by time."""
         return self._of_chains(0, len(self._starts))
 
     def near(self, timestamp_ms: int) -> list[Window]:
@@ -185,15 +184,12 @@ class SessionPane:
         )
 
     def members(self, window: Window) -> list[Placed]:
-        """The records of the session."""
         return self._accepted.records.between(*window) if window in self._accepted.near(window[0]) else []
 
     def contents(self) -> Mapping[Window, list[Placed]]:
-        """All sessions."""
         return {window: self._accepted.records.between(*window) for window in self._accepted.all}
 
     def records(self) -> Sequence[Placed]:
-        """All accepted records."""
         return self._accepted.records.all
 
     def settled(self, settled_ms: int) -> list[Placed]:
@@ -258,13 +254,11 @@ class SlidingPane:
         return []
 
     def contents(self) -> Mapping[Window, list[Placed]]:
-        """Every window that is there."""
         left, right = self._windows.left_of, self._windows.right_of
         defined = {window(one.timestamp_ms) for one in self._accepted.all for window in (left, right)}
         return {window: members for window in defined if (members := self.members(window))}
 
     def records(self) -> Sequence[Placed]:
-        """All accepted records."""
         return self._accepted.all
 
     def _near(self, timestamp_ms: int) -> list[Placed]:

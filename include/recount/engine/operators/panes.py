@@ -39,14 +39,12 @@ PLACED = (
 class Pane(Protocol):
     """One key's windows, begun with records that were accepted before."""
 
-    def add(self, record: Placed) -> Placement:
-        """Place a record."""
+    def add(self, record: Placed) -> Placement: ...
 
     def members(self, window: Window) -> list[Placed]:
         """The records in ``window``; none where there is no such window."""
 
-    def contents(self) -> Mapping[Window, list[Placed]]:
-        """All windows there are, with their records."""
+    def contents(self) -> Mapping[Window, list[Placed]]: ...
 
     def records(self) -> Sequence[Placed]:
         """All accepted records, also those in no window now."""
@@ -97,7 +95,6 @@ class TimePane:
         return self._members
 
     def records(self) -> Sequence[Placed]:
-        """All accepted records."""
         return self._records
 
 
@@ -119,7 +116,6 @@ class LastPane:
         return self._records.all if self._n is None else self._records.all[-self._n :]
 
     def contents(self) -> Mapping[Window, list[Placed]]:
-        """The one window."""
         return {UNBOUNDED: list(self.members(UNBOUNDED))}
 
     def records(self) -> Sequence[Placed]:
@@ -158,7 +154,6 @@ class Placing:
     """Records that need not be kept: late for all windows, or replaced."""
 
     def add(self, key: Any, record: Placed) -> None:
-        """Place a record."""
         pane = self.panes.setdefault(key, pane_of(self.windows))
         placement = pane.add(record)
         if placement.accepted:

@@ -32,7 +32,6 @@ class PartitionClock:
 
     @property
     def stream_times(self) -> dict[Partition, int | None]:
-        """The stream time of each partition."""
         return {partition: proof.stream_time_ms for partition, proof in self.partitions.items()}
 
     def advanced(

@@ -70,7 +70,6 @@ class Checkpoint:
 
     @property
     def folder(self) -> str:
-        """The location of the checkpoint."""
         return self._location
 
     @property

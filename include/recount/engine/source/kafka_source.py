@@ -153,7 +153,6 @@ class BatchCost:
     ms: tuple[int, ...] = ()
 
     def and_of(self, records: int, ms: int) -> BatchCost:
-        """With another batch."""
         return BatchCost(records=(*self.records, records)[-_WINDOW:], ms=(*self.ms, max(ms, 1))[-_WINDOW:])
 
     def records_within(self, target_ms: int) -> float:

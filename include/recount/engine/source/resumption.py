@@ -90,7 +90,6 @@ class Unfinished:
 
     @classmethod
     def of_proof(cls, proof: BatchProof) -> Unfinished:
-        """The batch of the ledger."""
         span = BatchRange(
             batch=proof.batch,
             timestamp_ms=proof.batch_timestamp_ms,

@@ -119,7 +119,6 @@ class UnreadRecords:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Ask meanwhile."""
         thread = threading.Thread(target=self._run, name="unread records", daemon=True)
         thread.start()
         try:

@@ -104,7 +104,6 @@ _SCALARS: dict[str, pl.DataType] = {
 
 
 def polars_type(field_type: FieldType) -> pl.DataType:
-    """The Polars type that carries ``field_type``."""
     if field_type.kind == "decimal":
         return pl.Decimal(field_type.precision, field_type.scale)
     if field_type.element is not None:

@@ -229,7 +229,6 @@ def _topic_of(node: Node) -> str:
 
 
 def _entered(source: Source, good: pl.DataFrame) -> pl.DataFrame:
-    """The ``good`` records as they leave ``source``."""
     return _completed(good.with_columns(pl.col(RECORD_KEY).alias(field_column(source.key))), source)
 
 

@@ -50,7 +50,6 @@ class RunSizes:
     most: int = 1_000_000
 
     def cut(self, rows: pl.DataFrame) -> Iterator[Run]:
-        """``rows`` as runs, none too long."""
         return (Run(part, self.small) for part in rows.iter_slices(self.most))
 
     def settled(self, runs: Sequence[Run]) -> tuple[list[Run], int]:
@@ -90,7 +89,6 @@ class _Index:
 
     @classmethod
     def of(cls, hashes: pl.Series) -> _Index:
-        """The index of rows with these ``hashes``."""
         rows, bits = hashes.arg_sort(), max(len(hashes).bit_length(), 1)
         found, shift = hashes[rows].to_numpy(), np.uint64(64 - bits)
         ends = np.bincount((found >> shift).astype(np.int64), minlength=2**bits).cumsum()
@@ -174,7 +172,6 @@ class Run:
         return found if self._is_visible is None else found[self._is_visible[found]]
 
     def at(self, places: np.ndarray, columns: Sequence[str]) -> pl.DataFrame:
-        """The ``columns`` of the rows at ``places``."""
         return self._given.select(columns)[places]
 
     def hide(self, places: np.ndarray) -> None:
@@ -253,7 +250,6 @@ class KeyedRows:
 
     @property
     def rows(self) -> pl.DataFrame:
-        """All rows."""
         return self._concatenated([run.rows for run in self._runs])
 
     def where(self, condition: pl.Expr) -> pl.DataFrame:

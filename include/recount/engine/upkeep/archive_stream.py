@@ -77,7 +77,6 @@ class ArchiveWork:
         """Nothing: it has no upkeep."""
 
     def processor(self, attempt: Attempt) -> ArchiveProcessor:
-        """The processor of one run."""
         self._session.conf.set("spark.databricks.delta.stats.collect", "true")
         return ArchiveProcessor(self, attempt)
 

@@ -150,7 +150,6 @@ class Compaction:
             self._thread.join()
 
     def round(self) -> None:
-        """One round."""
         _tried(self._trim, f"removing old rows beside {self._state.path}")
         for table in [*self._tables, self._state]:
             _tried(table.compact, f"compaction of {table.path}")
