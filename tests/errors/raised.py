@@ -10,18 +10,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from string import Formatter
 
-from recount.runtime.errors import InvalidDeclaration, require_function
+from recount.runtime.errors import conditions
 
 UNKNOWN = "…"
 EITHER = " / "
 Texts = Mapping[str, str]
-_MADE_BY_FUNCTIONS = {"require": 1, "require_each": 0, "require_function": 0}
-"""Functions of runtime.errors that raise InvalidDeclaration, and which argument names the field."""
+_MADE_BY_FUNCTIONS = {"require": 1, "require_each": 0}
+"""Functions of runtime.errors that raise InvalidDeclaration, and which argument names the condition."""
+_NOT_CALLABLE = "require_function"
 _OUTSIDE = "BadRecord"
 """It ends nothing: it is the reason in a dead letter."""
 _ROOT = "RecountError"
-_GENERAL = frozenset({_ROOT, "InvalidDeclaration", *_MADE_BY_FUNCTIONS})
+_GENERAL = frozenset({_ROOT, "InvalidDeclaration", _NOT_CALLABLE, *_MADE_BY_FUNCTIONS})
 """They hand on what they are given."""
 
 
@@ -100,21 +102,36 @@ class _Reader:
 
     def _of_call(self, call: ast.Call, known: Texts) -> Iterator[Raised]:
         name = ast.unparse(call.func)
+        made_by, _, factory = name.rpartition(".")
         if name in _MADE_BY_FUNCTIONS:
-            yield self._raised("InvalidDeclaration", call, call.args[_MADE_BY_FUNCTIONS[name]], known, "invalid ")
-        elif name == "InvalidDeclaration":
-            yield self._raised(name, call, call.args[0], known, "invalid ")
+            yield self._of_condition("InvalidDeclaration", call.args[_MADE_BY_FUNCTIONS[name]], call, known)
+        elif name == _NOT_CALLABLE:
+            yield self._of_condition("InvalidDeclaration", ast.Constant("not-a-function"), call, known)
+        elif factory == "of" and made_by in self.bases:
+            yield self._of_condition(made_by, call.args[0], call, known)
         elif name in self.bases and not self.bases[name][1] and text_of(call.args[0], known) != UNKNOWN:
             yield self._raised(name, call, call.args[0], known)
 
-    def _raised(self, name: str, call: ast.Call, message: ast.expr, known: Texts, before: str = "") -> Raised:
-        told = {one.arg: text_of(one.value, known) for one in call.keywords}
-        if name == "InvalidDeclaration" and not told:
-            told = _of_functions()
+    def _of_condition(self, name: str, condition: ast.expr, call: ast.Call, known: Texts) -> Raised:
+        """The texts of a condition in errors.toml; raises ``KeyError`` where the call lacks a value that they name."""
+        told: dict[str | None, str] = {one.arg: text_of(one.value, known) for one in call.keywords}
+        if ast.unparse(call.func) == _NOT_CALLABLE:
+            told["field"] = text_of(call.args[0], known)
+        texts = {part: _filled(text, told) for part, text in conditions()[text_of(condition, known)].items()}
         return Raised(
             room=self.room,
             branch=self._branch(name),
-            message=before + text_of(message, known),
+            message=texts["what"] if "what" in texts else f"invalid {texts['field']}",
+            expected=texts.get("expected", ""),
+            remedy=texts.get("remedy", ""),
+        )
+
+    def _raised(self, name: str, call: ast.Call, message: ast.expr, known: Texts) -> Raised:
+        told = {one.arg: text_of(one.value, known) for one in call.keywords}
+        return Raised(
+            room=self.room,
+            branch=self._branch(name),
+            message=text_of(message, known),
             expected=told.get("expected", ""),
             remedy=told.get("remedy", ""),
         )
@@ -134,12 +151,10 @@ def _assigned(lines: Iterable[ast.AST], known: Texts) -> dict[str, str]:
     return {name: EITHER.join(sorted(texts)) for name, texts in found.items() if texts != {UNKNOWN}}
 
 
-def _of_functions() -> dict[str | None, str]:
-    try:
-        require_function("function", None)
-    except InvalidDeclaration as error:
-        return {"expected": error.expected, "remedy": error.remedy}
-    raise AssertionError
+def _filled(text: str, told: Mapping[str | None, str]) -> str:
+    """``text`` with what a call tells it, whatever the format."""
+    parts = Formatter().parse(text)
+    return "".join(literal + (told[name] if name is not None else "") for literal, name, _, _ in parts)
 
 
 def text_of(node: ast.expr, known: Texts) -> str:

@@ -225,12 +225,7 @@ def estimate(
     name = stream or topology
     found = measured(replace(declaration, name=name), root) if root else None
     if (stream or data) and found is None:
-        raise Terminal(
-            "the stream to measure has never committed a batch",
-            given=f"{name} below {root}",
-            expected="a stream that runs or has run there",
-            remedy="check --stream and --data, or leave them out for the estimate alone",
-        )
+        raise Terminal.of("never-committed-here", given=f"{name} below {root}")
     said = document(
         declaration,
         given,

@@ -38,12 +38,7 @@ def benchmark_figures(path: Path) -> Mapping[str, Sequence[str]]:
     try:
         return _figures(json.loads(path.read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Terminal(
-            "benchmark results that cannot be read",
-            given=f"{path}: {error!r}",
-            expected="what `make bench` writes",
-            remedy="run make bench, or name another file with --benchmark",
-        ) from error
+        raise Terminal.of("benchmark-results-unreadable", given=f"{path}: {error!r}") from error
 
 
 def _figures(run: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -158,11 +158,11 @@ def lens_of(
     span = span_of(modelled, (entry.proof for entry in proofs.newest_first()), start_ms, end_ms)
     to_read = int(span.parts["records"].sum())
     if most_records is not None and to_read > most_records:
-        raise Terminal(
-            "the lens would have to read too many records",
+        raise Terminal.of(
+            "lens-reads-too-much",
             given=f"{to_read:,}: sessions are read from the beginning of the log",
-            expected=f"{most_records:,} at most",
-            remedy=f"recount lens {topology.name}",
+            most=most_records,
+            name=topology.name,
         )
     if batch_records is not None:
         span = span.in_batches_of(batch_records)

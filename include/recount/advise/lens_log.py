@@ -118,12 +118,7 @@ class Modelled:
 
 
 def _no_model(topology: Topology, given: str) -> NoModel:
-    return NoModel(
-        f"the lens has no model of {topology.name}",
-        given=given,
-        expected="one source topic, stateless operators, and one aggregation over tumbling, hopping or session windows",
-        remedy="look at a stream of this shape; recount describe shows the operators of this one",
-    )
+    return NoModel.of("lens-without-a-model", given=given, name=topology.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,11 +188,10 @@ def span_of(modelled: Modelled, newest_first: Iterable[BatchProof], start_ms: in
             break
         earlier.append(proof)
     if not any(part.records for proof in judged for part in proof.partitions):
-        raise Terminal(
-            f"{modelled.topology.name} has read no record then",
+        raise Terminal.of(
+            "lens-of-an-empty-interval",
             given=f"recorded in {told_window(start_ms, end_ms)}",
-            expected="an interval in which the stream has recorded a batch with records",
-            remedy="run the stream first, or choose another interval with --start and --end",
+            name=modelled.topology.name,
         )
     read = [one for one in reversed([*judged, *earlier]) if any(part.start < part.end for part in one.partitions)]
     rows = [
@@ -256,12 +250,12 @@ def records_of(span: Span, connection: Connection, tables: Tables) -> Iterator[p
             found += records.num_rows
             yield records
         if found != expected:
-            raise Terminal(
-                f"the log of {span.topic}-{partition} is not what the stream has read",
+            raise Terminal.of(
+                "lens-of-another-log",
                 given=f"{found:,} records at offsets {start} to {end}",
-                expected=f"{expected:,} records, as its ledger says",
-                remedy="records have expired, or a key was erased: look at a later interval (--start), or declare "
-                "Archive(topic=...) and run it before records expire",
+                topic=span.topic,
+                partition=partition,
+                expected=expected,
             )
 
 

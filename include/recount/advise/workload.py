@@ -184,11 +184,13 @@ def _figures(option: str, given: Sequence[str], names: Collection[str], also: st
     for text in given:
         name, _, figure = text.rpartition("=")
         if name and name not in names:
-            raise Terminal(
-                f"--{option} names what the topology has not",
+            raise Terminal.of(
+                "workload-of-something-else",
                 given=text,
-                expected=f"one of {', '.join(sorted(names))}",
-                remedy=f"--{option} {min(names)}={figure}",
+                option=option,
+                names=", ".join(sorted(names)),
+                first=min(names),
+                figure=figure,
             )
         if also and figure == also:
             figures[name] = EACH_ITS_OWN
@@ -203,7 +205,7 @@ def _figures(option: str, given: Sequence[str], names: Collection[str], also: st
 
 def _require_positive(option: str, number: float, given: object, expected: str) -> None:
     if not 0 < number < math.inf:
-        raise Terminal(f"invalid --{option}", given=given, expected=expected, remedy=f"give another --{option}")
+        raise Terminal.of("figure-of-the-workload", given=given, option=option, expected=expected)
 
 
 def event_rates(proofs: Sequence[BatchProof]) -> dict[str, float]:

@@ -35,11 +35,11 @@ def deployed(settings: Settings, stream: str) -> Declared:
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
     except subprocess.CalledProcessError as error:
-        raise Terminal(
-            f"the deployed declaration of {stream} cannot be read",
+        raise Terminal.of(
+            "deployed-declaration-unreadable",
             given=error.stderr.strip()[-1_000:],
-            expected=f"streams that the modules {settings.topologies} declare",
-            remedy="mend the deployed modules",
+            stream=stream,
+            topologies=settings.topologies,
         ) from error
     return Declared(document=json.loads(said))
 
@@ -109,12 +109,7 @@ class DeployedDeclarations:
                 self._read()
             last, problem, age_s = self._last, self._problem, time.monotonic() - self._read_s
         if last is None:
-            raise Terminal(
-                "the deployed declarations cannot be read",
-                given=problem,
-                expected=f"streams that the modules {self._modules} declare",
-                remedy="mend the deployed modules",
-            )
+            raise Terminal.of("deployed-declarations-unreadable", given=problem, modules=self._modules)
         if age_s > _LOOK_AGAIN_S and not self._refreshing.is_set():
             self._refreshing.set()
             threading.Thread(target=self._refresh, name="deployed declarations", daemon=True).start()

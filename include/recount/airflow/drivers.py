@@ -145,31 +145,16 @@ def _asked(ask: Callable[[Any], Any]) -> Any:
             return None
         told = f"{error.status} {error.reason}"
         if error.status in _REFUSED:
-            raise Terminal(
-                "Kubernetes does not allow this",
-                given=told,
-                expected="a service account of Airflow that may read, make and delete pods",
-                remedy="give it the role recount-launcher, see docs/kubernetes.md",
-            ) from error
+            raise Terminal.of("kubernetes-refuses", given=told) from error
         raise _silent(told) from error
     except ConfigException as error:
-        raise Terminal(
-            "Airflow does not know its Kubernetes",
-            given=str(error),
-            expected="a process in a pod with a service account, or a kubeconfig",
-            remedy="set AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER and AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE",
-        ) from error
+        raise Terminal.of("kubernetes-unknown", given=str(error)) from error
     except HTTPError as error:
         raise _silent(str(error)) from error
 
 
 def _silent(told: str) -> Transient:
-    return Transient(
-        "Kubernetes does not answer",
-        given=told,
-        expected="its API",
-        remedy="none, where it is back soon: Airflow tries again",
-    )
+    return Transient.of("kubernetes-silent", given=told)
 
 
 @dataclass(frozen=True, kw_only=True)

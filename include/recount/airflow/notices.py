@@ -81,12 +81,7 @@ async def tell_of_deadline(context: Context, of_stream: str | None = None, **_: 
 
 
 def _no_notifiers(place: str, why: str) -> Terminal:
-    return Terminal(
-        f"{SETTING}, or RunSettings.notifiers, names no notifier",
-        given=f"{place}: {why}",
-        expected="module:name of an airflow.sdk.BaseNotifier, or of a list of them",
-        remedy="put the module where Airflow finds its plugins and DAGs, and set alerts:notifiers, say",
-    )
+    return Terminal.of("no-such-notifiers", given=f"{place}: {why}", setting=SETTING)
 
 
 @contextmanager

@@ -77,11 +77,11 @@ def give(stream: str, order: str, *, declared: Collection[str]) -> None:
     Raises ``Terminal`` for a name that nobody knows.
     """
     if stream not in declared and (order != "stop" or last_status(_here()[0], stream, "read_uncommitted") is None):
-        raise Terminal(
-            f"no stream to {order}",
+        raise Terminal.of(
+            "no-stream-to-order",
             given=stream,
+            order=order,
             expected=f"one of {', '.join(sorted(declared))}" + (", or one that runs" if order == "stop" else ""),
-            remedy="name a stream as the overview lists it",
         )
     {"stop": stop, "start": start}[order](stream)
 

@@ -70,12 +70,7 @@ class AirflowRuns:
                 conf=dict(conf),
             )
         except (AirflowException, ValueError) as error:
-            raise Terminal(
-                f"Airflow has not started {dag}",
-                given=str(error),
-                expected="a DAG that Airflow has parsed, and that takes runs by hand",
-                remedy="see the DAG in Airflow",
-            ) from error
+            raise Terminal.of("run-not-started", given=str(error), dag=dag) from error
 
 
 @dataclass(frozen=True, kw_only=True)

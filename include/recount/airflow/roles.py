@@ -153,12 +153,7 @@ def require_fab() -> None:
     except AirflowConfigException:
         classes = set()
     if FAB not in classes:
-        raise Terminal(
-            "this auth manager of Airflow has no roles that could be made",
-            given=configured,
-            expected=FAB,
-            remedy=f"pip install 'recount[fab]', set AIRFLOW__CORE__AUTH_MANAGER={FAB} for every process of Airflow",
-        )
+        raise Terminal.of("auth-manager-without-roles", given=configured, expected=FAB, fab=FAB)
 
 
 def bring_in_step(manager: FabAirflowSecurityManagerOverride, name: str, wanted: frozenset[Permission]) -> str:
@@ -175,11 +170,10 @@ def bring_in_step(manager: FabAirflowSecurityManagerOverride, name: str, wanted:
         manager.remove_permission_from_role(role, one)
     manager.session.refresh(role)
     if (after := _permissions(role)) != wanted:
-        raise Transient(
-            f"the role {name} is not as it should be",
+        raise Transient.of(
+            "role-not-in-step",
             given=f"{len(wanted - after)} permissions missing, {len(after - wanted)} too many",
-            expected="a database of Airflow that takes all changes",
-            remedy="try again; Airflow's own log says what its database refused",
+            name=name,
         )
     if is_new:
         return f"made, {len(wanted)} permissions"
@@ -206,15 +200,6 @@ def _security_manager() -> Iterator[FabAirflowSecurityManagerOverride]:
         with get_application_builder() as builder:
             yield builder.sm
     except TimeoutError as error:
-        raise Terminal(
-            "Airflow's database is not migrated",
-            given=str(error),
-            expected="the tables of this Airflow and of FAB",
-            remedy="run airflow db migrate",
-        ) from error
+        raise Terminal.of("airflow-not-migrated", given=str(error)) from error
     except SQLAlchemyError as error:
-        raise Transient(
-            "Airflow's database cannot be asked",
-            given=str(error),
-            expected="the database of AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
-        ) from error
+        raise Transient.of("airflow-database-silent", given=str(error)) from error

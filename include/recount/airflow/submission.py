@@ -84,12 +84,7 @@ def with_security(settings: Settings, role: Role) -> tuple[Settings, Mapping[str
 def require_mounted(settings: Settings) -> None:
     """Raise ``Terminal`` where a driver on another machine would look for a file that is on this one only."""
     if Path(settings.kafka_security).parent == Path(settings.run) / "kafka-security":
-        raise Terminal(
-            "a driver on the cluster cannot read an Airflow connection",
-            given=settings.kafka_security,
-            expected=f"{VARIABLE} that names a file or folder which the driver's container mounts",
-            remedy="keep the security in a secret of the cluster, mount it in the driver, and name its path",
-        )
+        raise Terminal.of("security-not-on-the-cluster", given=settings.kafka_security, variable=VARIABLE)
 
 
 class Submission:
@@ -296,12 +291,7 @@ class _Place:
         try:
             connection = BaseHook.get_connection(name)
         except AirflowNotFoundException as error:
-            raise Terminal(
-                "no connection to Spark",
-                given=name,
-                expected="an Airflow connection of the type spark: its host is the master",
-                remedy=f"make it, or set AIRFLOW_CONN_{name.upper()}",
-            ) from error
+            raise Terminal.of("no-connection-to-spark", given=name, name=name.upper()) from error
         host = str(connection.host or "")
         master = host if connection.conn_type == "spark" and ("://" in host or not connection.port) else ""
         master = master or f"{connection.conn_type}://{host}"
@@ -309,21 +299,13 @@ class _Place:
         if extra.get("deploy-mode") != "cluster":
             return cls(master=master, is_cluster=False)
         if master.startswith("spark://"):
-            raise Terminal(
-                "Spark has no deploy mode cluster for Python on a standalone cluster",
-                given=f"connection {name}: {master}, deploy-mode cluster",
-                expected="deploy-mode client, or a master that is YARN or Kubernetes",
-                remedy="take deploy-mode out of the connection",
-            )
+            raise Terminal.of("no-deploy-mode-cluster", given=f"connection {name}: {master}, deploy-mode cluster")
         if not master.startswith("k8s://"):
             return cls(master=master, is_cluster=True)
         namespace = resources.conf.get("spark.kubernetes.namespace", extra.get("namespace"))
         if not namespace:
-            raise Terminal(
-                "no namespace for the pods of drivers",
-                given=f"connection {name}: {master}, deploy-mode cluster",
-                expected="the namespace in which drivers and executors run",
-                remedy=f"add it to the extra of the connection {name} as namespace",
+            raise Terminal.of(
+                "no-namespace-for-pods", given=f"connection {name}: {master}, deploy-mode cluster", name=name
             )
         return cls(master=master, is_cluster=True, namespace=namespace)
 

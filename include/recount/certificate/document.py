@@ -208,13 +208,11 @@ def verify(
         _require(stream == certificate["stream"], "stream", stream, certificate["stream"])
         _require(number == certificate["sequence"] - 1, "sequence", number, "one less")
         for fault in forgotten(former, certificate):
-            raise Unverified("the certificate forgets a finding", given=fault, remedy="audit again from the beginning")
+            raise Unverified.of("certificate-forgets-a-finding", given=fault)
         for fault in forgotten_erasures(former, certificate):
-            raise Unverified("the certificate forgets an erasure", given=fault, remedy="see who removed its record")
+            raise Unverified.of("certificate-forgets-an-erasure", given=fault)
         for fault in forgotten_orders(former, certificate):
-            raise Unverified(
-                "the certificate forgets a record that was set aside", given=fault, remedy="see who removed its order"
-            )
+            raise Unverified.of("certificate-forgets-a-set-aside-record", given=fault)
         certificate = former
 
 
@@ -276,7 +274,7 @@ def _verify_content(certificate: Certificate) -> None:
     _verify_digests(certificate)
     _verify_handed_on(certificate)
     for fault in finding_faults(certificate):
-        raise Unverified("the certificate contradicts itself", given=fault, remedy="issue it again from an audit")
+        raise Unverified.of("certificate-contradicts-itself", given=fault)
 
 
 def _verify_handed_on(certificate: Certificate) -> None:
@@ -321,9 +319,4 @@ def _require(holds: bool, what: str, given: object, expected: object) -> None:
 
 
 def _unverified(what: str, given: object, expected: object) -> Unverified:
-    return Unverified(
-        f"the certificate does not hold: {what}",
-        given=given,
-        expected=str(expected),
-        remedy="do not trust this file: take the original, or audit again",
-    )
+    return Unverified.of("certificate-does-not-hold", given=given, what=what, expected=str(expected))

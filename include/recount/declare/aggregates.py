@@ -84,10 +84,9 @@ class Aggregate:
         given = None if self.of is None else type_of(self.of, fields)
         require(
             not self.kind.startswith("distinct") or given is None or given.element is None,
-            f"aggregate {self.word}",
+            "aggregate-of-a-list",
             given=f"{self.of} ({given})",
-            expected="a text, a number or a boolean",
-            remedy="count the different values of another field; flat_map makes a row of each item of a list",
+            word=self.word,
         )
         if self.of is None or self.kind in {"distinct", "distinct sketch"}:
             return LONG
@@ -96,10 +95,10 @@ class Aggregate:
         numeric = given is not None and given.kind in ("long", "double", "decimal")
         require(
             numeric or (given is not None and given.kind == "string" and self.kind in {"min", "max"}),
-            f"aggregate {self.word}",
+            "aggregate-of-no-number",
             given=f"{self.of} ({given})",
+            word=self.word,
             expected="a number or a text" if self.kind in {"min", "max"} else "a number",
-            remedy="aggregate another field",
         )
         assert given is not None
         if self.kind == "sum" and given.kind == "decimal":
@@ -122,9 +121,8 @@ class Aggregate:
 
 def require_aggregates(given: Mapping[str, object]) -> None:
     """Refuse an aggregation of nothing, or of what is no aggregate."""
-    remedy = 'aggregate(orders=count(), revenue=total("amount"))'
-    require(bool(given), "aggregates", given=given, expected="at least one", remedy=remedy)
-    require_each("aggregates", given.values(), Aggregate, expected="aggregates", remedy=remedy)
+    require(bool(given), "no-aggregates", given=given)
+    require_each("not-an-aggregate", given.values(), Aggregate)
 
 
 @declares
@@ -261,12 +259,6 @@ def too_large(name: str, total: object, kind: FieldType, about: Mapping[str, Any
     """The error of the aggregate ``name``; ``about`` are the key and the window of its result."""
     place = ", ".join(f"{column}={value}" for column, value in about.items())
     told = str(_SHOWN.plus(total)) if isinstance(total, Decimal) and kind.kind == "double" else str(total)
-    error = SumTooLarge(
-        f"the sum {name} is too large for its type",
-        given=f"{told} for {place}" if place else told,
-        expected=f"a sum that fits into {kind}",
-        remedy="filter the record that is too large, or (of LONG) declare the field as decimal(19, 0), whose sums have"
-        " 38 digits; both are another declaration: `recount reset STREAM`",
-    )
+    error = SumTooLarge.of("sum-too-large", given=f"{told} for {place}" if place else told, name=name, kind=kind)
     error.aggregate, error.about, error.is_negative = name, dict(about), told.startswith("-")
     return error

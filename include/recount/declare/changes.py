@@ -217,18 +217,14 @@ def _without_columns(topic: Topic, names: Collection[str]) -> Topic:
         return topic
     assert topic.value is not None, "checked by Source"
     if isinstance(topic.value, PlainValue):
-        raise InvalidDeclaration(
-            f"topic {topic.name}",
-            given=f"a plain value without {', '.join(names)}",
-            expected="its one field, to which none can have been added",
-            remedy="a plain value that is new or has another name is another declaration: reset the stream",
+        raise InvalidDeclaration.of(
+            "changed-plain-value", given=f"a plain value without {', '.join(names)}", name=topic.name
         )
     require(
         not set(names) & set(topic.key_fields),
-        f"topic {topic.name}",
+        "changed-key-fields",
         given=f"a key without {', '.join(names)}",
-        expected="the same fields of the key: rows have their key from all of them",
-        remedy="a key with another field is another declaration: reset the stream",
+        name=topic.name,
     )
     kept = {name: kind for name, kind in topic.value.fields.items() if name not in names}
     return replace(topic, value=replace(topic.value, fields=kept, required=topic.value.required & kept.keys()))

@@ -46,30 +46,20 @@ def require_free(what: str, names: Iterable[str], *, taken: Iterable[str] = ()) 
     """
     names = list(names)
     escaped = [name for name in names if not name or _ESCAPED.search(name)]
-    require(
-        not escaped,
-        f"names of {what}",
-        given=", ".join(map(repr, escaped)),
-        expected="names without quotes, backslashes and control characters, and none that is empty",
-        remedy="choose another name; a producer's field of this name cannot be read",
-    )
+    require(not escaped, "names-with-quotes", given=", ".join(map(repr, escaped)), what=what)
     patterns = [name for name in names if _PATTERN.fullmatch(name)]
-    require(
-        not patterns,
-        f"names of {what}",
-        given=", ".join(patterns),
-        expected="names that are no pattern: not *, and none that begins with ^ and ends with $",
-        remedy="choose another name; of a producer's field: RecordSchema.of(all=nested('*', kind=STRING))",
-    )
+    require(not patterns, "names-that-are-patterns", given=", ".join(patterns), what=what)
     reserved = {name.lower() for name in taken}
     refused = [name for name in names if name.lower() in reserved or name.lower().startswith((PREFIX, INTERNAL))]
     others = f", and are not {', '.join(sorted(taken))}" if reserved else ""
     require(
         not refused,
-        f"names of {what}",
+        "names-with-our-prefix",
         given=", ".join(refused),
-        expected=f"names that do not begin with {PREFIX} or {INTERNAL}{others}",
-        remedy="choose another name: tables have columns of these names already",
+        what=what,
+        prefix=PREFIX,
+        internal=INTERNAL,
+        others=others,
     )
 
 
@@ -77,13 +67,7 @@ def require_distinct(what: str, names: Iterable[str]) -> None:
     """Refuse ``names`` of one table of which two differ in their case only: Delta and Spark take them for one."""
     known: dict[str, str] = {}
     alike = [f"{known[_folded(name)]} and {name}" for name in names if known.setdefault(_folded(name), name) != name]
-    require(
-        not alike,
-        f"names of {what}",
-        given=", ".join(alike),
-        expected="names that differ in more than their case",
-        remedy="rename one of the two, or leave it out: .select(...)",
-    )
+    require(not alike, "names-that-differ-in-case", given=", ".join(alike), what=what)
 
 
 def _folded(name: str) -> str:
@@ -105,8 +89,7 @@ def require_bounds(what: str, kinds: Mapping[str, str]) -> None:
     found = {name: kind for name, kind in kinds.items() if name.lower() in bounds}
     require(
         not found or found == dict.fromkeys(bounds, "long"),
-        f"names of {what}",
+        "names-of-window-bounds",
         given=", ".join(f"{name}: {kind}" for name, kind in found.items()),
-        expected="window_start and window_end, both LONG, or none of them",
-        remedy='choose another name before: .select(begins=col("window_start"), …)',
+        what=what,
     )

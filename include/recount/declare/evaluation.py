@@ -193,13 +193,7 @@ def _require_value(tree: Call) -> None:
     try:
         evaluate(tree, {}, {})
     except OutOfRange as error:
-        require(
-            False,
-            "constant",
-            given=f"{tree}: {error}",
-            expected="a number that its type can hold",
-            remedy="write another constant: no record gets past this one",
-        )
+        require(False, "constant-out-of-its-type", given=f"{tree}: {error}")
 
 
 def _options(tree: Call) -> tuple[Expression, ...]:

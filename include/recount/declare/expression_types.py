@@ -70,18 +70,18 @@ def _is_on_purpose(tree: Expression) -> bool:
 
 def require_expression(given: object) -> None:
     """Refuse what is no expression, such as the name of a field."""
-    require_each("expression", [given], Expression, expected="an expression", remedy='name a field with col("…")')
+    require_each("not-an-expression-of-ours", [given], Expression)
 
 
 def require_boolean(declared: str, tree: Expression, fields: Mapping[str, FieldType], remedy: str) -> None:
     """Raise ``InvalidDeclaration`` for the field ``declared`` unless ``tree`` is true or false over ``fields``."""
-    require_each(declared, [tree], Expression, expected="a boolean expression", remedy=remedy)
+    require_each("not-a-condition", [tree], Expression, field=declared, remedy=remedy)
     given = type_of(tree, fields)
     require(
         given is not None and given.kind == "boolean",
-        declared,
+        "not-a-condition",
         given=f"{tree} ({given})",
-        expected="a boolean expression",
+        field=declared,
         remedy=remedy,
     )
 
@@ -91,31 +91,24 @@ def require_key(declared: str, tree: Expression, fields: Mapping[str, FieldType]
     given = type_of(tree, fields)
     require(
         given is not None and given.kind in ("string", "long"),
-        declared,
+        "key-of-another-type",
         given=f"{tree} ({given})",
-        expected="a STRING or a LONG",
-        remedy="choose a field that identifies the group",
+        field=declared,
     )
 
 
 def require_key_passes(declared: str, key: FieldType, made: FieldType | None) -> None:
     """Raise ``InvalidDeclaration`` unless a field ``made``, which is named like the ``key``, has its type."""
-    require(
-        made is None or made == key,
-        declared,
-        given=str(made),
-        expected=f"a {key}, as the key is: it passes unchanged, whatever the function returns",
-        remedy="give the field another name, and make it the key with select_key",
-    )
+    require(made is None or made == key, "field-named-like-the-key", given=str(made), field=declared, key=key)
 
 
 def _column_type(name: str, fields: Mapping[str, FieldType]) -> FieldType:
     close = get_close_matches(name, fields, 1)
     require(
         name in fields,
-        "column",
+        "no-such-column",
         given=name,
-        expected=f"one of {sorted(fields)}",
+        fields=sorted(fields),
         remedy=f"did you mean {close[0]!r}?" if close else "declare the field in the topic's schema",
     )
     return fields[name]
@@ -163,10 +156,10 @@ def _call_type(tree: Call, name: str, types: list[FieldType | None]) -> FieldTyp
         return _common_type(known)
     if name == "when" and _kinds_match(types[1], types[2]) and (types[0] is None or types[0].kind == "boolean"):
         return _common_type([given for given in types[1:] if given is not None])
-    raise InvalidDeclaration(
-        "expression",
+    raise InvalidDeclaration.of(
+        "operator-undefined-for-types",
         given=f"{tree} over ({', '.join(str(given) for given in types)})",
-        expected=f"types that {name!r} is defined for",
+        name=name,
         remedy=_remedy(name, kinds),
     )
 
@@ -209,9 +202,8 @@ def _number_type(name: str, types: list[FieldType]) -> FieldType:
     scale = sum(scales) if name == "*" else max(scales, default=0)
     require(
         scale <= MAX_DECIMAL_PRECISION,
-        "expression",
+        "product-with-too-many-places",
         given=f"a product of decimals with {' and '.join(map(str, scales))} places",
-        expected=f"at most {MAX_DECIMAL_PRECISION} places in the product: it has those of both factors",
-        remedy='declare fewer places, or make a product of doubles: col("rate") * 1.0 * col("amount")',
+        most=MAX_DECIMAL_PRECISION,
     )
     return FieldType(kind="decimal", precision=MAX_DECIMAL_PRECISION, scale=scale)

@@ -95,40 +95,21 @@ class Expression:
         return _call("not", self)
 
     def __bool__(self) -> bool:
-        raise InvalidDeclaration(
-            "expression",
-            given=str(self),
-            expected="an expression, not a truth value",
-            remedy="combine expressions with & | ~ instead of and, or, not, if and in, each comparison in brackets:"
-            ' (col("a") > 1) & (col("a") < 5) instead of 1 < col("a") < 5',
-        )
+        raise InvalidDeclaration.of("truth-value-of-an-expression", given=str(self))
 
     def __contains__(self, element: object) -> bool:
-        raise InvalidDeclaration(
-            "expression",
-            given=f"{element!r} in {self}",
-            expected="a call",
-            remedy=f"write {_in_code(self)}.contains({element!r})",
+        raise InvalidDeclaration.of(
+            "method-not-called", given=f"{element!r} in {self}", expression=_in_code(self), element=element
         )
 
     def __getitem__(self, place: object) -> NoReturn:
-        raise InvalidDeclaration(
-            "expression",
-            given=f"{self}[{place!r}]",
-            expected="a field, or a value computed of fields",
-            remedy="declare it in the schema with nested(...), or let a map() take it out of a list",
-        )
+        raise InvalidDeclaration.of("no-field-of-an-expression", given=f"{self}[{place!r}]")
 
     def __neg__(self) -> Call:
         return _call("-", 0, self)
 
     def _refused(self, *_: object) -> NoReturn:
-        raise InvalidDeclaration(
-            "expression",
-            given=f"an operator of Python on {self}",
-            expected="+ - * / == != < <= > >= & | ~",
-            remedy="compute it in a map(function, field=TYPE)",
-        )
+        raise InvalidDeclaration.of("operator-unknown", given=f"an operator of Python on {self}")
 
     __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = __abs__ = __round__ = __xor__ = _refused
 
@@ -156,7 +137,7 @@ class Column(Expression):
     name: str
 
     def __post_init__(self) -> None:
-        require_each("column", [self.name], str, expected="the name of a field", remedy='write col("amount")')
+        require_each("column-without-a-name", [self.name], str)
 
     def __str__(self) -> str:
         return self.name
@@ -169,13 +150,7 @@ class Literal(Expression):
     value: Scalar | None
 
     def __post_init__(self) -> None:
-        require(
-            _can_be_held(self.value),
-            "constant",
-            given=repr(self.value),
-            expected="a number that LONG, DOUBLE or a decimal of 38 digits can hold, or a text of whole characters",
-            remedy="write another constant: no field can have this value",
-        )
+        require(_can_be_held(self.value), "constant-of-no-type", given=repr(self.value))
 
     def __str__(self) -> str:
         return repr(self.value)
@@ -210,7 +185,7 @@ def lit(value: Scalar | None) -> Literal:
 @declares
 def coalesce(*options: object) -> Call:
     """The first of ``options`` that is not null."""
-    require(bool(options), "coalesce", given="nothing", expected="at least one", remedy='coalesce(col("a"), "none")')
+    require(bool(options), "coalesce-of-nothing", given="nothing")
     return _call("coalesce", *options)
 
 
@@ -224,13 +199,7 @@ def expression(given: object) -> Expression:
     """``given`` itself when it is an expression, else the constant."""
     if isinstance(given, Expression):
         return given
-    require(
-        given is None or isinstance(given, str | int | float | bool | Decimal),
-        "expression",
-        given=given,
-        expected="an expression or a text, number, decimal, boolean or None",
-        remedy='name a field with col("…")',
-    )
+    require(given is None or isinstance(given, str | int | float | bool | Decimal), "not-an-operand", given=given)
     return Literal(given)  # type: ignore[arg-type]
 
 
@@ -250,10 +219,9 @@ def _call(name: str, *arguments: object) -> Call:
     trees = tuple(expression(argument) for argument in arguments)
     if name in _NULL_OF_NULL and any(isinstance(tree, Literal) and tree.value is None for tree in trees):
         other = next((tree for tree in trees if not isinstance(tree, Literal) or tree.value is not None), "…")
-        raise InvalidDeclaration(
-            "expression",
+        raise InvalidDeclaration.of(
+            "comparison-with-none",
             given=str(Call(name, trees)),
-            expected="a value: with None it is null for every record, which no filter lets pass",
             remedy=f"write {_in_code(other)}.is_null(), or ~{_in_code(other)}.is_null() for the others"
             if name in COMPARISONS
             else "leave it out, or write lit(None)",

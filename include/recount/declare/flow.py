@@ -201,12 +201,7 @@ class WindowedTable:
         """Refuses the steps of streams: say before when results leave."""
         if not (hasattr(RecordStream, step) or hasattr(Table, step)):
             refuse_name(self, step)
-        raise InvalidDeclaration(
-            "windows",
-            given=f".{step}() straight after .aggregate()",
-            expected="a choice of when results leave",
-            remedy="emit_final(), emit_each_batch(), emit_each_record() or emit_after(limit) before it",
-        )
+        raise InvalidDeclaration.of("windows-without-an-emission", given=f".{step}() straight after .aggregate()")
 
     def _emitting(self, kind: Literal["final", "each batch", "each record"]) -> Node:
         return WindowedAggregate(

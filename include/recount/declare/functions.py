@@ -122,11 +122,13 @@ def as_declared(row: Mapping[str, Any], fields: Mapping[str, FieldType], maker: 
 
 def of_another_type(given: str, kind: FieldType, name: str, maker: object) -> Terminal:
     """The error of a value that is not of the ``kind`` that is declared for the field ``name``."""
-    return Terminal(
-        f"{maker} made a value of another type",
+    return Terminal.of(
+        "function-made-another-type",
         given=given,
-        expected=f"{kind} or None, as declared{', and finite' if kind.kind == 'double' else ''}",
-        remedy=f"convert the value in the function, or declare another type for {name}",
+        maker=maker,
+        kind=kind,
+        finite=", and finite" if kind.kind == "double" else "",
+        name=name,
     )
 
 

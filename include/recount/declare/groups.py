@@ -42,13 +42,12 @@ class Archive:
     health: Health = field(default_factory=Health)
 
     def __post_init__(self) -> None:
-        require_each("archive", [self.topic], Topic, expected="a topic", remedy="Archive(topic=orders)")
+        require_each("archive-of-no-topic", [self.topic], Topic)
         require(
             len(self.topic.name) <= LONGEST_ARCHIVED,
-            "archive",
+            "archive-name-too-long",
             given=self.topic.name,
-            expected=f"a topic whose name has at most {LONGEST_ARCHIVED} characters: it is in the name of a DAG",
-            remedy="write the records to a topic with a shorter name, and archive that",
+            most=LONGEST_ARCHIVED,
         )
         require_health(self.health)
 
@@ -76,54 +75,38 @@ class StreamGroup:
     def __post_init__(self) -> None:
         require(
             isinstance(self.name, str) and _NAME.fullmatch(self.name) is not None and len(self.name) <= LONGEST_GROUP,
-            "group name",
+            "group-name-unfit",
             given=self.name,
-            expected=f"lower-case words joined by '-', at most {LONGEST_GROUP} characters",
-            remedy="it names a driver and its logs: rename it like 'page-views'",
+            most=LONGEST_GROUP,
         )
         require(
             isinstance(self.streams, list | tuple) and len(self.streams) > 0,
-            f"streams of group {self.name}",
+            "group-without-streams",
             given=self.streams,
-            expected="a list of at least one topology or archive",
-            remedy="list the streams, or leave the group out: a stream in no group runs alone",
+            name=self.name,
         )
-        require_each(
-            f"streams of group {self.name}",
-            self.streams,
-            Topology | Archive,
-            expected="topologies and archives",
-            remedy="list the declarations themselves, not their names or topics",
-        )
+        require_each("group-of-something-else", self.streams, Topology | Archive, name=self.name)
         twice = sorted({name for name in self.members if self.members.count(name) > 1})
-        require(
-            not twice,
-            f"streams of group {self.name}",
-            given=f"{', '.join(twice)} more than once",
-            expected="each stream once",
-            remedy="list it once",
-        )
+        require(not twice, "group-names-a-stream-twice", given=f"{', '.join(twice)} more than once", name=self.name)
         taken = [one.name for one in self.streams if isinstance(one, Topology) and one.name in TASKS_OF_A_NIGHT]
         require(
             not taken,
-            f"streams of group {self.name}",
+            "group-with-a-taken-name",
             given=", ".join(taken),
-            expected=f"other names than {' and '.join(TASKS_OF_A_NIGHT)}, which tasks of night__{self.name} have",
-            remedy="rename the stream, or leave it out of the group",
+            name=self.name,
+            taken=" and ".join(TASKS_OF_A_NIGHT),
         )
         require(
             isinstance(self.driver_memory, str) and _MEMORY.fullmatch(self.driver_memory) is not None,
-            f"driver_memory of group {self.name}",
+            "group-driver-memory",
             given=self.driver_memory,
-            expected="a number with the unit m or g, such as '1g'",
-            remedy="leave it out for '1g'",
+            name=self.name,
         )
         require(
             type(self.max_offsets) is int and self.max_offsets > 0,
-            f"max_offsets of group {self.name}",
+            "group-max-offsets",
             given=self.max_offsets,
-            expected="an integer > 0",
-            remedy="leave it out for 100,000",
+            name=self.name,
         )
         milliseconds(self.trigger_interval, "trigger_interval")
 
@@ -140,27 +123,15 @@ def require_apart(groups: Iterable[StreamGroup], streams: Mapping[str, Topology 
     """Refuse a group named like one of ``streams``, and a stream that is not one of them or is in two groups."""
     group_of: dict[str, str] = {}
     for group in groups:
-        require(
-            group.name not in streams,
-            "group name",
-            given=group.name,
-            expected="a name that no stream has: both name drivers and logs",
-            remedy="rename the group",
-        )
+        require(group.name not in streams, "group-named-like-a-stream", given=group.name)
         for stream in group.streams:
             require(
-                streams.get(stream.name) is stream,
-                f"streams of group {group.name}",
-                given=stream.name,
-                expected="streams that the modules of RECOUNT_TOPOLOGIES declare at their top level",
-                remedy="bind the stream to a name at the top level of a module, name that module in RECOUNT_TOPOLOGIES,"
-                " or take the stream out of the group",
+                streams.get(stream.name) is stream, "group-of-undeclared-streams", given=stream.name, name=group.name
             )
             other = group_of.setdefault(stream.name, group.name)
             require(
                 other == group.name,
-                f"streams of group {group.name}",
+                "stream-in-two-groups",
                 given=f"{stream.name}, which is in group {other}",
-                expected="each stream in one group: it has one driver",
-                remedy="take it out of one of them",
+                name=group.name,
             )

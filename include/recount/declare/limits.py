@@ -79,8 +79,9 @@ class Health:
                 isinstance(given, int | float)
                 and not isinstance(given, bool)
                 and (0 <= given <= 1 if is_share else isinstance(given, int) and given >= 0),
-                f"health {one.name}",
+                "health-limit-out-of-range",
                 given=given,
+                name=one.name,
                 expected="a share between 0 and 1" if is_share else "an integer >= 0",
                 remedy="0.01 is one record in a hundred" if is_share else f"leave it out for {one.default}",
             )
@@ -107,9 +108,7 @@ class Health:
 
 
 def require_health(given: object) -> None:
-    require_each(
-        "health", [given], Health, expected="a Health", remedy="Health(late=0.05); leave it out for our limits"
-    )
+    require_each("not-a-health", [given], Health)
 
 
 def _excesses(of: str, records: int, dead: tuple[int, float], late: tuple[int, float]) -> Iterator[str]:
@@ -137,43 +136,25 @@ class Resources:
         for name in ("executors", "executor_cores"):
             given = getattr(self, name)
             require(
-                given is None or (type(given) is int and given > 0),
-                name,
-                given=given,
-                expected="an integer > 0",
-                remedy="leave it out for what the cluster gives",
+                given is None or (type(given) is int and given > 0), "resource-not-a-count", given=given, field=name
             )
         for name in ("executor_memory", "driver_memory"):
             given = getattr(self, name)
             require(
                 given is None or (isinstance(given, str) and _MEMORY.fullmatch(given) is not None),
-                name,
+                "resource-not-a-memory",
                 given=given,
-                expected="a number with the unit m or g, such as '2g'",
-                remedy="leave it out for the default",
+                field=name,
             )
-        require(
-            isinstance(self.conf, Mapping),
-            "conf",
-            given=self.conf,
-            expected="a mapping of Spark's settings, such as {'spark.sql.shuffle.partitions': '8'}",
-            remedy="write a dictionary",
-        )
+        require(isinstance(self.conf, Mapping), "conf-not-a-mapping", given=self.conf)
         for key, value in self.conf.items():
             require(
                 isinstance(key, str) and key.startswith("spark.") and isinstance(value, str),
-                f"conf {key}",
+                "conf-not-of-spark",
                 given=value,
-                expected="a setting that begins with 'spark.' and a text",
-                remedy="write numbers and true or false in quotes, as spark-submit takes them",
+                key=key,
             )
-            require(
-                key not in _ELSEWHERE,
-                f"conf {key}",
-                given=value,
-                expected="a setting that Recount leaves to you",
-                remedy=_ELSEWHERE.get(key, ""),
-            )
+            require(key not in _ELSEWHERE, "conf-of-recount", given=value, key=key, remedy=_ELSEWHERE.get(key, ""))
 
     def with_driver_memory(self, default: str) -> Resources:
         """These, with ``default`` where no memory of the driver was said."""

@@ -210,29 +210,20 @@ def fitting(above: Node, topic: Topic, on_too_large: OnTooLarge) -> Node:
     Raises ``InvalidDeclaration`` where ``topic`` says no limit or is not in text, or where a row can be no record's.
     """
     field = f"on_too_large of sink {topic.name}"
-    require(
-        on_too_large in ("stop", "dead-letter"),
-        field,
-        given=on_too_large,
-        expected="'stop' or 'dead-letter'",
-        remedy="choose whether a result that its topic does not take stops the stream or is set aside",
-    )
+    require(on_too_large in ("stop", "dead-letter"), "on-too-large-unknown", given=on_too_large, field=field)
     if on_too_large == "stop":
         return above
     require(
-        not topic.is_of_registry,
-        field,
-        given=f"encoding={topic.encoding!r}",
-        expected="JSON or a plain value, of which the declaration says the size",
-        remedy="leave on_too_large out: the stream stops at a result that its topic does not take",
+        not topic.is_of_registry, "too-large-in-a-registry-format", given=f"encoding={topic.encoding!r}", field=field
     )
     largest = topic.configs.get(LARGEST_RECORD, "")
     require(
         largest.isdecimal() and int(largest) >= _LEAST,
-        field,
+        "too-large-without-a-limit",
         given=f"{LARGEST_RECORD} {largest}" if largest else f"a topic without {LARGEST_RECORD}",
-        expected=f"a limit that is declared, a whole number of at least {_LEAST} bytes",
-        remedy=f'Topic(..., configs={{"{LARGEST_RECORD}": "1048588"}}), and apply it with `recount topics --apply`',
+        field=field,
+        least=_LEAST,
+        setting=LARGEST_RECORD,
     )
     _require_records(field, above)
     limit = largest_result(int(largest))
@@ -274,13 +265,7 @@ def _require_records(field: str, node: Node) -> None:
         or (isinstance(node, Deduplicate) and node.partitioned)
         or (isinstance(node, Process) and node.on_timer is None)
     )
-    require(
-        is_of_records,
-        field,
-        given=str(node),
-        expected="results that are each made of one record as it is read: it becomes the dead letter",
-        remedy="filter long texts before, or leave on_too_large out: the stream stops at a result that is too large",
-    )
+    require(is_of_records, "too-large-of-changing-results", given=str(node), field=field)
     inputs: Sequence[Node] = (node.left,) if isinstance(node, StreamTableJoin) else node.inputs
     for above in inputs:
         _require_records(field, above)

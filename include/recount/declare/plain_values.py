@@ -36,32 +36,14 @@ class PlainValue:
     """None: the field of a record with a value is never null."""
 
     def __post_init__(self) -> None:
-        require_each(
-            f"plain value {self.name}",
-            [self.kind],
-            FieldType,
-            expected="STRING, LONG, DOUBLE, BOOLEAN or decimal(15, 2)",
-            remedy="timestamps, dates, bytes and nested values need RecordSchema.of(...)",
-        )
+        require_each("plain-value-of-no-type", [self.kind], FieldType, name=self.name)
         assert self._in_json
-        require(
-            self.kind.kind != "list",
-            f"plain value {self.name}",
-            given=str(self.kind),
-            expected="STRING, LONG, DOUBLE, BOOLEAN or decimal(15, 2)",
-            remedy="lists need a JSON value: RecordSchema.of(...)",
-        )
+        require(self.kind.kind != "list", "plain-value-of-another-type", given=str(self.kind), name=self.name)
 
     @classmethod
     def of(cls, **field: FieldType) -> PlainValue:
         """A plain value written as a keyword: ``PlainValue.of(text=STRING)``."""
-        require(
-            len(field) == 1,
-            "plain value",
-            given=", ".join(field),
-            expected="one field",
-            remedy="PlainValue.of(text=STRING); several fields need a JSON value: RecordSchema.of(...)",
-        )
+        require(len(field) == 1, "plain-value-of-many-fields", given=", ".join(field))
         [(name, kind)] = field.items()
         return cls(name=name, kind=kind)
 

@@ -85,30 +85,19 @@ class Declarations:
     def group(self, name: str) -> StreamGroup:
         """The group called ``name``; raises ``Terminal`` naming those there are."""
         if name not in self.groups:
-            raise Terminal(
-                "no such group of streams",
+            raise Terminal.of(
+                "no-such-group",
                 given=name,
                 expected=f"one of {sorted(self.groups)}" if self.groups else "a declared group; there is none",
-                remedy="declare a StreamGroup in a module of RECOUNT_TOPOLOGIES",
             )
         return self.groups[name]
 
     def topology(self, name: str) -> Topology:
         """The topology called ``name``; raises ``Terminal`` naming those there are."""
         if name in self.archives:
-            raise Terminal(
-                "an archive is no topology",
-                given=name,
-                expected=f"one of {sorted(self.topologies)}",
-                remedy="an archive is run, described and reset; its records are the table archive/TOPIC",
-            )
+            raise Terminal.of("archive-is-no-topology", given=name, topologies=sorted(self.topologies))
         if name not in self.topologies:
-            raise Terminal(
-                "no such stream",
-                given=name,
-                expected=f"one of {sorted(self.streams)}",
-                remedy="declare a Topology in a module of RECOUNT_TOPOLOGIES",
-            )
+            raise Terminal.of("no-such-stream", given=name, streams=sorted(self.streams))
         return self.topologies[name]
 
 
@@ -147,17 +136,14 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
     for archive in archives.values():
         require(
             archive.name not in topologies,
-            "topology name",
+            "topology-named-like-an-archive",
             given=archive.name,
-            expected=f"another name than that of the archive of {archive.topic.name}: they would share a lease",
-            remedy="rename the topology",
+            name=archive.topic.name,
         )
         require(
             f"{archive.name}.backfill" not in archives,
-            "archive",
+            "archive-named-like-a-group",
             given=f"{archive.topic.name} and {archive.topic.name}.backfill",
-            expected="an archive of one of them: the consumer group of the second is that of backfills of the first",
-            remedy="archive the other one in an installation with another RECOUNT_PREFIX",
         )
     require_apart(groups.values(), {**topologies, **archives})
     _require_archives(topologies.values(), {archive.topic.name for archive in archives.values()})
@@ -192,13 +178,7 @@ def _require_apart_in_kafka(topologies: Iterable[Topology], topics: Iterable[Top
     known: dict[str, str] = {}
     for name in (*(topic.name for topic in topics), *sorted(ours)):
         before = known.setdefault(name.replace(".", "_"), name)
-        require(
-            before == name or not {before, name} & ours,
-            "topic name",
-            given=f"{before} and {name}",
-            expected="names that differ in more than '.' and '_': Kafka refuses to create one beside the other",
-            remedy="rename one of them; the dead letters of a source go to its name and .dlq",
-        )
+        require(before == name or not {before, name} & ours, "topic-names-too-similar", given=f"{before} and {name}")
 
 
 def _require_one_writer(topologies: Iterable[Topology]) -> None:
@@ -214,20 +194,20 @@ def _require_one_writer(topologies: Iterable[Topology]) -> None:
             reader = letters.get(node.topic.name)
             require(
                 reader is None,
-                f"topic {node.topic.name}",
+                "topic-written-twice",
                 given=f"written by {topology.name}, and by {reader} for its dead letters",
-                expected="one stream that writes it",
-                remedy=f"give {topology.name} another topic",
+                topic=node.topic.name,
+                topology=topology.name,
             )
             for output in (("topic", node.topic.name), ("table", node.table)):
                 writers.setdefault(output, []).append(topology.name)
     for (what, name), streams in writers.items():
         require(
             len(streams) == 1,
-            f"{what} {name}",
+            "written-by-two-streams",
             given=f"written by {' and '.join(streams)}",
-            expected="one stream that writes it",
-            remedy=f"merge the streams, or give one of them another {what}",
+            what=what,
+            name=name,
         )
 
 
@@ -238,22 +218,17 @@ def _require_archives(topologies: Iterable[Topology], archived: Container[str]) 
             topic = source.topic
             require(
                 "compact" not in topic.cleanup_policy or topic.name in archived,
-                f"source {topic.name} of {topology.name}",
+                "source-without-its-archive",
                 given=f"a topic with cleanup_policy={topic.cleanup_policy!r} and no archive",
-                expected="an Archive of it in one of the modules, from which audits read it",
-                remedy=f"declare Archive(topic={topic.name.replace('-', '_').replace('.', '_')}) beside the topic",
+                topic=topic.name,
+                topology=topology.name,
+                variable=topic.name.replace("-", "_").replace(".", "_"),
             )
 
 
 def _add(known: dict[str, Declared], declaration: Declared, kind: str) -> None:
     before = known.setdefault(declaration.name, declaration)
-    require(
-        before is declaration,
-        f"{kind} name",
-        given=declaration.name,
-        expected=f"one {kind} of that name",
-        remedy=f"import the {kind} instead of declaring it again, or rename one",
-    )
+    require(before is declaration, "declared-twice", given=declaration.name, kind=kind)
 
 
 def imported(name: str) -> ModuleType:
@@ -265,18 +240,8 @@ def imported(name: str) -> ModuleType:
         raise
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            raise Terminal(
-                "no such module of topologies",
-                given=name,
-                expected="modules that Python can import, separated by commas",
-                remedy="mend RECOUNT_TOPOLOGIES, or put the module's folder into PYTHONPATH",
-            ) from None
-        refused = Terminal(
-            "a module of topologies cannot be imported",
-            given=f"{name}: {type(error).__name__}: {error}",
-            expected="a module that Python can import",
-            remedy="mend the line",
-        )
+            raise Terminal.of("no-such-module", given=name) from None
+        refused = Terminal.of("module-not-importable", given=f"{name}: {type(error).__name__}: {error}")
         refused.place = _place_of(error)
         raise refused from error
 
@@ -312,12 +277,7 @@ class StandIn:
         self.__module__, self.__name__, self.__qualname__ = module, name.rpartition(".")[2], name
 
     def __call__(self, *_: object, **__: object) -> Any:
-        raise Terminal(
-            "a function of a declaration is not here",
-            given=f"{self.__module__}.{self.__qualname__}",
-            expected="a process that has imported the declaration",
-            remedy="a fault of Recount: report it, with what was asked for",
-        )
+        raise Terminal.of("function-not-here", given=f"{self.__module__}.{self.__qualname__}")
 
 
 def packed(modules: str) -> bytes:

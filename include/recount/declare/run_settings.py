@@ -69,71 +69,48 @@ class RunSettings:
     def __post_init__(self) -> None:
         require(
             isinstance(self.streams, list | tuple) and len(self.streams) > 0,
-            "streams of run settings",
+            "run-settings-of-no-stream",
             given=self.streams,
-            expected="a list of at least one stream, group or name",
-            remedy="name what the settings are about",
         )
-        require_each(
-            "streams of run settings",
-            self.streams,
-            Topology | Archive | StreamGroup | str,
-            expected="topologies, archives, groups, or their names",
-            remedy="list the declarations themselves",
-        )
+        require_each("run-settings-of-something-else", self.streams, Topology | Archive | StreamGroup | str)
         of = f"run settings of {', '.join(self.names)}"
         for name in ("driver", "audit"):
             require(
                 isinstance(getattr(self, name), Resources),
-                f"{name} in {of}",
+                "not-resources",
                 given=getattr(self, name),
-                expected="Resources",
-                remedy="write Resources(executors=2, executor_memory='4g')",
+                name=name,
+                settings=of,
             )
         for name in _TEXTS:
             given = getattr(self, name)
             require(
                 isinstance(given, list | tuple) and all(isinstance(one, str) and one for one in given),
-                f"{name} in {of}",
+                "not-a-list-of-texts",
                 given=given,
-                expected="a list of texts",
-                remedy="write each word as a text of its own",
+                name=name,
+                settings=of,
             )
         wrong, known = _no_options(self.run_options), [f"{name} {least}" for name, least in DRIVER_OPTIONS.items()]
-        require(
-            not wrong,
-            f"run_options in {of}",
-            given=" ".join(wrong),
-            expected=f"pairs of an option and a number, of at least: {', '.join(known)}",
-            remedy='write run_options=["--max-offsets", "500000"]; recount stream --help says what each is',
-        )
+        require(not wrong, "run-options-unknown", given=" ".join(wrong), settings=of, known=", ".join(known))
         require(
             self.audit_schedule in (None, "never") or is_cron(self.audit_schedule),
-            f"audit_schedule in {of}",
+            "audit-schedule-no-cron",
             given=self.audit_schedule,
-            expected="five numeric fields of cron, or 'never'",
-            remedy="write '30 2 * * *' for half past two UTC, or leave it out",
+            settings=of,
         )
         require(
             self.audit_pool is None or (isinstance(self.audit_pool, str) and bool(self.audit_pool.strip())),
-            f"audit_pool in {of}",
+            "audit-pool-no-name",
             given=self.audit_pool,
-            expected="the name of a pool of Airflow",
-            remedy="make the pool, and name it; or leave it out",
+            settings=of,
         )
-        require(
-            self.approve in get_args(Approval),
-            f"approve in {of}",
-            given=self.approve,
-            expected="'human' or 'automatic'",
-            remedy="choose who approves backfills",
-        )
+        require(self.approve in get_args(Approval), "approve-unknown", given=self.approve, settings=of)
         require(
             self.notifiers is None or (isinstance(self.notifiers, str) and bool(_PLACE.fullmatch(self.notifiers))),
-            f"notifiers in {of}",
+            "notifiers-no-place",
             given=self.notifiers,
-            expected="module:name of an Airflow notifier, or of a list of them",
-            remedy="write 'alerts:pager', say",
+            settings=of,
         )
 
     @property
@@ -170,26 +147,14 @@ def by_name(
     found: dict[str, RunSettings] = {}
     for one in settings:
         for name in one.names:
-            require(
-                name in known,
-                "streams of run settings",
-                given=name,
-                expected=f"one of {sorted(known)}",
-                remedy="name a declared stream or group",
-            )
-            require(
-                name not in found,
-                "streams of run settings",
-                given=f"{name} more than once",
-                expected="one RunSettings for each stream and group",
-                remedy="merge them",
-            )
+            require(name in known, "run-settings-of-an-unknown-stream", given=name, known=sorted(known))
+            require(name not in found, "run-settings-given-twice", given=f"{name} more than once")
             require(
                 name not in group_of or not one.is_of_driver,
-                f"run settings of {name}",
+                "run-settings-of-a-group-member",
                 given="driver, run_options or audit_schedule",
-                expected=f"only what it does not share with the group {group_of.get(name)}",
-                remedy=f"give these settings to the group, or take {name} out of it",
+                name=name,
+                group=group_of.get(name),
             )
             found[name] = one
     return found

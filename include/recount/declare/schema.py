@@ -72,10 +72,9 @@ def decimal(precision: int, scale: int) -> FieldType:
     """An exact decimal of at most ``precision`` digits, ``scale`` of them behind the point; precision 1 to 38."""
     require(
         type(precision) is type(scale) is int and 0 <= scale <= precision <= MAX_DECIMAL_PRECISION and precision > 0,
-        "decimal",
+        "decimal-out-of-range",
         given=(precision, scale),
-        expected=f"0 <= scale <= precision <= {MAX_DECIMAL_PRECISION}, precision > 0",
-        remedy="declare fewer digits",
+        most=MAX_DECIMAL_PRECISION,
     )
     return FieldType(kind="decimal", precision=precision, scale=scale)
 
@@ -87,10 +86,9 @@ def list_of(element: FieldType) -> FieldType:
     given = str(element) if isinstance(element, FieldType | Reading) else f"{element!r}, a {type(element).__name__}"
     require(
         isinstance(element, FieldType) and element.kind != "list",
-        "list_of",
+        "list-of-no-such-type",
         given=given,
         expected=expected,
-        remedy="write list_of(STRING), and let a function make what is needed of the texts; flatten a list of lists",
     )
     return FieldType(kind="list", element=element)
 
@@ -98,41 +96,17 @@ def list_of(element: FieldType) -> FieldType:
 @declares
 def nested(*path: str, kind: FieldType | Reading) -> Reading:
     """The value at ``path``, of records or maps within the value: ``nested("address", "city", kind=STRING)``."""
-    require(
-        bool(path) and all(isinstance(name, str) for name in path),
-        "nested",
-        given=path,
-        expected="names, from the outermost record to the value",
-        remedy='nested("address", "city", kind=STRING)',
-    )
-    require_each("nested", [kind], FieldType | Reading, expected="a type", remedy="write kind=STRING")
-    require(
-        isinstance(kind, FieldType) or kind.is_of_value,
-        "nested",
-        given=str(kind),
-        expected="a type of a value",
-        remedy="a header or key is no part of the value: declare it as a field of its own",
-    )
+    require(bool(path) and all(isinstance(name, str) for name in path), "nested-without-a-path", given=path)
+    require_each("nested-without-a-type", [kind], FieldType | Reading)
+    require(isinstance(kind, FieldType) or kind.is_of_value, "nested-in-something-else", given=str(kind))
     return Reading(kind=kind, path=path) if isinstance(kind, FieldType) else replace(kind, path=(*path, *kind.path))
 
 
 @declares
 def header(name: str, *, kind: FieldType | Reading = STRING) -> Reading:
     """The last header ``name`` of the record: ``trace=header("trace-id")``. ``kind``: TIMESTAMP, DATE or BYTES too."""
-    require(
-        isinstance(name, str) and name != "",
-        "header",
-        given=name,
-        expected="the name of a header",
-        remedy='trace=header("trace-id")',
-    )
-    require(
-        kind in (STRING, TIMESTAMP, DATE, BYTES),
-        f"header {name}",
-        given=str(kind),
-        expected="STRING, TIMESTAMP, DATE or BYTES",
-        remedy="declare it as STRING, and let a function convert it",
-    )
+    require(isinstance(name, str) and name != "", "header-without-a-name", given=name)
+    require(kind in (STRING, TIMESTAMP, DATE, BYTES), "header-of-another-type", given=str(kind), name=name)
     return Reading(kind=kind, header=name) if isinstance(kind, FieldType) else replace(kind, header=name)
 
 
@@ -142,20 +116,8 @@ def in_key(*path: str, kind: FieldType | Reading = STRING) -> Reading:
 
     ``kind``: STRING, LONG, TIMESTAMP, DATE or BYTES.
     """
-    require(
-        all(isinstance(name, str) and name != "" for name in path),
-        "in_key",
-        given=path,
-        expected="names, from the outermost record to the value",
-        remedy='in_key("customer", kind=LONG); in_key(kind=LONG) for a key that is a number',
-    )
-    require(
-        kind in (STRING, LONG, TIMESTAMP, DATE, BYTES),
-        "in_key",
-        given=str(kind),
-        expected="STRING, LONG, TIMESTAMP, DATE or BYTES",
-        remedy="a key is a text or a whole number: declare it as STRING, and let a function convert it",
-    )
+    require(all(isinstance(name, str) and name != "" for name in path), "in-key-without-a-path", given=path)
+    require(kind in (STRING, LONG, TIMESTAMP, DATE, BYTES), "in-key-of-another-type", given=str(kind))
     made = Reading(kind=kind) if isinstance(kind, FieldType) else kind
     return replace(made, path=path or WHOLE, is_of_key=True)
 
@@ -185,22 +147,10 @@ class RecordSchema:
     readings: Mapping[str, Reading] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_each(
-            "required",
-            [self.required],
-            frozenset | set | tuple | list,
-            expected='a tuple of names: required=("order_id",)',
-            remedy='a field of that name is declared as RecordSchema(fields={"required": STRING})',
-        )
+        require_each("required-not-a-tuple", [self.required], frozenset | set | tuple | list)
         object.__setattr__(self, "required", frozenset(self.required))
-        require_each(
-            "fields",
-            [self.fields],
-            Mapping,
-            expected="types by name",
-            remedy='RecordSchema.of(order_id=STRING), or RecordSchema(fields={"weight.kg": DOUBLE})',
-        )
-        require(bool(self.fields), "fields", given=self.fields, expected="at least one field", remedy="declare one")
+        require_each("schema-of-no-mapping", [self.fields], Mapping)
+        require(bool(self.fields), "schema-without-fields", given=self.fields)
         declared: Mapping[str, FieldType | Reading] = self.fields
         readings = {**self.readings, **{name: kind for name, kind in declared.items() if isinstance(kind, Reading)}}
         object.__setattr__(self, "readings", {name: one for name, one in readings.items() if name in declared})
@@ -208,21 +158,9 @@ class RecordSchema:
         object.__setattr__(self, "fields", made)
         require_types("fields", self.fields)
         require_free("a topic's fields", self.fields)
-        require(
-            any(self._is_of_value(name) for name in made),
-            "fields",
-            given=", ".join(made),
-            expected="a field of the value beside those of headers and keys",
-            remedy="declare a field of the value; it may be one that the value has not",
-        )
+        require(any(self._is_of_value(name) for name in made), "schema-without-a-value", given=", ".join(made))
         unknown = sorted(self.required - set(self.fields))
-        require(
-            not unknown,
-            "required",
-            given=unknown,
-            expected=f"names among {sorted(self.fields)}",
-            remedy="declare the field, or take its name out of required",
-        )
+        require(not unknown, "required-unknown", given=unknown, fields=sorted(self.fields))
 
     @classmethod
     def of(cls, /, *, required: tuple[str, ...] = (), **fields: FieldType | Reading) -> RecordSchema:
@@ -333,13 +271,7 @@ RecordSchema.__init__ = declares(RecordSchema.__init__)  # type: ignore[method-a
 def require_types(what: str, fields: Mapping[str, object]) -> None:
     """Refuse what is declared as the type of a field of ``what`` and is none."""
     unlike = [f"{name!r}: {kind!r}" for name, kind in fields.items() if not _is_field(name, kind)]
-    require(
-        not unlike,
-        what,
-        given=", ".join(unlike),
-        expected="names with one of STRING, LONG, DOUBLE, BOOLEAN, decimal(15, 2), list_of(STRING)",
-        remedy="import the type from recount",
-    )
+    require(not unlike, "not-fields", given=", ".join(unlike), field=what)
 
 
 def _is_field(name: object, kind: object) -> bool:

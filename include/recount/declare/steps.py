@@ -32,7 +32,7 @@ class Rows:
 
     def select(self, /, *kept: str, **chosen: object) -> Self:
         """The key and the named fields only: ``select("order_id", total=col("amount"))``."""
-        require_each("select", kept, str, expected="names of fields", remedy='select("order_id", total=col("amount"))')
+        require_each("selection-of-no-names", kept, str)
         return type(self)(Select(input=self.node, chosen=_chosen(kept, chosen, self.node)))
 
 
@@ -53,13 +53,7 @@ class Steps(Rows):
     def map(self, function: Callable[[Row], Row], /, **made: FieldType) -> Self:
         """Each record replaced by the row that ``function`` makes of its fields; ``made`` declares the row."""
         require_function("map", function)
-        require(
-            bool(made),
-            "map",
-            given="no fields",
-            expected="the fields of the rows that the function returns, each with its type",
-            remedy="map(function, amount=LONG): what is not declared is in no row",
-        )
+        require(bool(made), "map-without-fields", given="no fields")
         return type(self)(FlatMap(input=self.node, function=lambda row: (function(row),), made=dict(made), word="map"))
 
     def flat_map(self, function: Callable[[Row], Iterable[Row]], /, **made: FieldType) -> Self:
@@ -76,13 +70,7 @@ class Steps(Rows):
 
     def branch(self, /, **predicates: Expression) -> dict[str, Self]:
         """One stream per predicate, each record in the first that is true, and ``rest`` for those in none."""
-        require(
-            "rest" not in predicates,
-            "branch",
-            given="rest",
-            expected="another name: the rest are the records in no branch",
-            remedy="rename the branch",
-        )
+        require("rest" not in predicates, "branch-with-a-taken-name", given="rest")
         streams = {}
         rest = self
         for name, predicate in predicates.items():
@@ -115,14 +103,13 @@ class Steps(Rows):
 
 def node_of(rows: Rows, kind: type[Rows]) -> Node:
     """The operator that ``rows`` leave; raises ``InvalidDeclaration`` where they are not of ``kind``."""
-    remedy = "stream(topic) or table(topic) read a topic; .to_table() and .to_stream() make one of the other"
-    require_each("rows", [rows], kind, expected=f"a {kind.__name__}", remedy=remedy)
+    require_each("rows-of-another-kind", [rows], kind, wanted=kind.__name__)
     return rows.node
 
 
 def require_topic(field: str, given: object) -> None:
     """Refuse what is no topic, such as its name."""
-    require_each(field, [given], Topic, expected="a topic", remedy='Topic(name="orders", key="order_id", value=...)')
+    require_each("not-a-topic", [given], Topic, field=field)
 
 
 def _expressions(given: Mapping[str, object], above: Node) -> dict[str, Expression]:
@@ -131,13 +118,7 @@ def _expressions(given: Mapping[str, object], above: Node) -> dict[str, Expressi
 
 def _expression(given: object, above: Node) -> Expression:
     """Refuses a text that is the name of a field: the field is meant, and each row would have its name."""
-    require(
-        not isinstance(given, str) or given not in above.fields,
-        "expression",
-        given=repr(given),
-        expected="an expression; a text is the same text in each row, and this one is the name of a field",
-        remedy=f'write col("{given}"), or lit("{given}") for the text',
-    )
+    require(not isinstance(given, str) or given not in above.fields, "text-like-a-field", given=repr(given), name=given)
     return expression(given)
 
 
@@ -147,13 +128,7 @@ def _chosen(kept: Iterable[str], chosen: Mapping[str, object], above: Node) -> d
 
 def one_key(key: Mapping[str, object], above: Node) -> tuple[str, Expression]:
     """The name and the expression of the one keyword that names a key."""
-    require(
-        len(key) == 1,
-        "key",
-        given=sorted(key),
-        expected="exactly one keyword, the name of the key",
-        remedy='select_key(region=col("region"))',
-    )
+    require(len(key) == 1, "key-of-many-keywords", given=sorted(key))
     [(name, by)] = key.items()
     return name, _expression(by, above)
 
@@ -164,11 +139,5 @@ _TABLE = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]*")
 def _table_name(topic: Topic, given: str | None) -> str:
     if given is None:
         return re.sub(r"[-.]", "_", topic.name)
-    require(
-        isinstance(given, str) and _TABLE.fullmatch(given) is not None,
-        "table name",
-        given=given,
-        expected="letters, digits, '_', '-' or '.', the first one no '-' and no '.': it names a folder",
-        remedy="leave it out: a table is named like its topic",
-    )
+    require(isinstance(given, str) and _TABLE.fullmatch(given) is not None, "table-name-unfit", given=given)
     return given

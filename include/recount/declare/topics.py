@@ -72,130 +72,95 @@ class Topic:
             and bool(_KAFKA_NAME.fullmatch(self.name))
             and len(self.name) <= _LONGEST_NAME
             and self.name not in {".", ".."},
-            "topic name",
+            "topic-name-unfit",
             given=self.name,
-            expected=f"1 to {_LONGEST_NAME} letters, digits, '.', '_' or '-'",
-            remedy="rename the topic",
+            most=_LONGEST_NAME,
         )
         for name, least in (("partitions", 1), ("replication_factor", 1), ("min_insync_replicas", 1)):
             given = getattr(self, name)
             require(
                 type(given) is int and given >= least,
-                f"topic {self.name} {name}",
+                "topic-number-too-small",
                 given=given,
-                expected=f"an integer >= {least}",
-                remedy=f"set {name} to {least} or more",
+                topic=self.name,
+                name=name,
+                least=least,
             )
         require(
             self.min_insync_replicas <= self.replication_factor,
-            f"topic {self.name} min_insync_replicas",
+            "topic-in-sync-replicas",
             given=self.min_insync_replicas,
-            expected=f"at most the replication factor, {self.replication_factor}",
-            remedy="with more in-sync replicas than replicas no write can succeed: lower it",
+            name=self.name,
+            replication_factor=self.replication_factor,
         )
         self._require_kinds()
         if self.cleanup_policy == "compact":
             require(
                 self.retention_ms in (UNLIMITED_RETENTION_MS, DEFAULT_RETENTION_MS),
-                f"topic {self.name} retention_ms",
+                "topic-compacted-with-retention",
                 given=f"{self.retention_ms}, with cleanup_policy='compact'",
-                expected="no retention: a compacted topic keeps the last record of each key",
-                remedy="leave retention_ms out, or declare cleanup_policy='compact,delete'",
+                name=self.name,
             )
             object.__setattr__(self, "retention_ms", UNLIMITED_RETENTION_MS)
         require(
             type(self.retention_ms) is int and (self.retention_ms == UNLIMITED_RETENTION_MS or self.retention_ms > 0),
-            f"topic {self.name} retention_ms",
+            "topic-retention",
             given=self.retention_ms,
-            expected="milliseconds > 0, or -1 for unlimited",
-            remedy="declare how long records are kept",
+            name=self.name,
         )
         self._require_event_time_field()
 
     def _require_kinds(self) -> None:
-        require(
-            isinstance(self.key, str) and self.key != "",
-            f"topic {self.name} key",
-            given=self.key,
-            expected="the name of the field that producers use as the record key",
-            remedy='write key="order_id"; the key itself is no part of the value',
-        )
-        require_each(
-            f"topic {self.name} value",
-            [self.value],
-            RecordSchema | PlainValue | None,
-            expected="a RecordSchema or a PlainValue",
-            remedy="RecordSchema.of(amount=decimal(15, 2)), PlainValue.of(text=STRING), or leave it out of a sink",
-        )
+        require(isinstance(self.key, str) and self.key != "", "topic-without-a-key", given=self.key, name=self.name)
+        require_each("topic-value-of-no-schema", [self.value], RecordSchema | PlainValue | None, name=self.name)
         require(
             self.encoding in get_args(Encoding),
-            f"topic {self.name} encoding",
+            "topic-encoding-unknown",
             given=self.encoding,
-            expected=f"one of {', '.join(get_args(Encoding))}",
-            remedy="leave it out for 'json'",
+            name=self.name,
+            known=", ".join(get_args(Encoding)),
         )
         require(
             self.key_form in get_args(KeyForm),
-            f"topic {self.name} key_form",
+            "topic-key-form-unknown",
             given=self.key_form,
-            expected=f"one of {', '.join(get_args(KeyForm))}",
-            remedy="leave it out for 'text'",
+            name=self.name,
+            known=", ".join(get_args(KeyForm)),
         )
         self._require_key_fields()
         require(
             not self.is_of_registry or not isinstance(self.value, PlainValue),
-            f"topic {self.name} encoding",
+            "topic-encoding-without-fields",
             given=f"{self.encoding}, with a plain value",
-            expected="the fields that are read: value=RecordSchema.of(...)",
-            remedy="declare the fields that you need; further ones of the writers are ignored",
+            name=self.name,
         )
         require(
             self.cleanup_policy in get_args(CleanupPolicy),
-            f"topic {self.name} cleanup_policy",
+            "topic-cleanup-policy-unknown",
             given=self.cleanup_policy,
-            expected=f"one of {', '.join(get_args(CleanupPolicy))}",
-            remedy="leave it out for 'delete'",
+            name=self.name,
+            known=", ".join(get_args(CleanupPolicy)),
         )
-        require(
-            type(self.owned) is bool,
-            f"topic {self.name} owned",
-            given=self.owned,
-            expected="True or False",
-            remedy="owned=True lets Recount create and repair it",
-        )
+        require(type(self.owned) is bool, "topic-owned-no-boolean", given=self.owned, name=self.name)
         unlike = [f"{name}={value!r}" for name, value in self.configs.items() if not isinstance(value, str)]
-        require(
-            not unlike,
-            f"topic {self.name} configs",
-            given=", ".join(unlike),
-            expected="settings and values as texts",
-            remedy='write configs={"max.message.bytes": "2000000"}',
-        )
+        require(not unlike, "topic-configs-no-texts", given=", ".join(unlike), name=self.name)
         twice = sorted(set(self.configs) & set(_DECLARED))
-        require(
-            not twice,
-            f"topic {self.name} configs",
-            given=", ".join(twice),
-            expected="settings that have no argument of their own",
-            remedy="use cleanup_policy, retention_ms and min_insync_replicas",
-        )
+        require(not twice, "topic-configs-with-an-argument", given=", ".join(twice), name=self.name)
 
     def _require_key_fields(self) -> None:
         names, reads_fields = self.key_fields, self.key_form not in ("text", "bytes")
         require(
             bool(names) == reads_fields,
-            f"topic {self.name} key_form",
+            "topic-key-form-and-fields",
             given=f"{self.key_form}, {'with ' + ', '.join(names) if names else 'without a field of the key'}",
-            expected="fields of the key with 'json', 'avro' or 'protobuf', and with no other",
-            remedy='key_form="avro", value=RecordSchema.of(customer=in_key("customer", kind=LONG), amount=LONG)',
+            name=self.name,
         )
         is_whole = isinstance(self.value, RecordSchema) and self.value.reads_whole_key
         require(
             not is_whole or (self.key_form == "avro" and len(names) == 1),
-            f"topic {self.name} key_form",
+            "topic-key-without-paths",
             given=f"{self.key_form}, {', '.join(names)} without a path",
-            expected="a path to each field; only a key in Avro can be a text or number itself, and then all of it is",
-            remedy='in_key("customer"); a key that is a text needs no key_form: col(KEY) has it',
+            name=self.name,
         )
 
     def _require_event_time_field(self) -> None:
@@ -203,14 +168,7 @@ class Topic:
             return
         fields = self.value.fields if self.value else {}
         kind = fields[self.event_time].kind if self.event_time in fields else "not declared"
-        require(
-            kind == "long",
-            f"topic {self.name} event_time",
-            given=f"{self.event_time} ({kind})",
-            expected="a LONG or TIMESTAMP field of the value",
-            remedy="declare the field as LONG, milliseconds since the epoch, or as TIMESTAMP; or leave event_time out"
-            " to use the record timestamp",
-        )
+        require(kind == "long", "topic-event-time", given=f"{self.event_time} ({kind})", name=self.name)
 
     @property
     def is_of_registry(self) -> bool:
@@ -245,13 +203,7 @@ def require_writable(topic: Topic, key: str, fields: Mapping[str, FieldType]) ->
     A plain value is exactly the one field. Of a schema each field that the rows have must be of a type that reads what
     is written, and no required field may be missing; further fields are ignored by readers.
     """
-    require(
-        topic.key_form == "text",
-        f"sink {topic.name}",
-        given=f"key_form={topic.key_form!r}",
-        expected="keys as text: others are read only",
-        remedy="declare the topic of the sink without key_form=",
-    )
+    require(topic.key_form == "text", "sink-with-an-encoded-key", given=f"key_form={topic.key_form!r}", name=topic.name)
     written = {name: kind for name, kind in fields.items() if not name.startswith(INTERNAL)}
     _require_encodable(topic, written)
     match topic.value:
@@ -265,10 +217,9 @@ def require_declared(topic: Topic, above: object) -> None:
     """Refuse what a function of the operator ``above`` makes where no field of it is declared: it would be ``{}``."""
     require(
         getattr(above, "made", None) != {},
-        f"sink {topic.name}",
+        "sink-without-fields",
         given=f"rows of a {above}without a field".replace(" to without", " without"),
-        expected="rows with fields: these would be published as {}",
-        remedy="declare its fields where the function is named: flat_map(function, amount=LONG)",
+        name=topic.name,
     )
 
 
@@ -276,19 +227,17 @@ def _require_encodable(topic: Topic, written: Mapping[str, FieldType]) -> None:
     lists = [name for name, kind in written.items() if kind.element is not None]
     require(
         topic.encoding != "protobuf" or not lists,
-        f"sink {topic.name}",
+        "sink-with-a-list-in-protobuf",
         given=", ".join(lists),
-        expected="no list: Protobuf does not tell one that is null from one that is empty",
-        remedy="choose the other fields before, or declare the topic of the sink with encoding='avro' or without",
+        name=topic.name,
     )
     _require_apart_in_json(topic, written)
     no_names = [name for name in written if not _NAME.fullmatch(name)]
     require(
         not topic.is_of_registry or not no_names,
-        f"sink {topic.name}",
+        "sink-with-names-for-no-registry",
         given=", ".join(no_names),
-        expected="names of Avro and Protobuf: letters, digits and _, and no digit first",
-        remedy="name the fields otherwise before: .select(weight_kg=col('weight.kg'))",
+        name=topic.name,
     )
 
 
@@ -300,10 +249,9 @@ def _require_apart_in_json(topic: Topic, written: Mapping[str, FieldType]) -> No
     ]
     require(
         topic.encoding != "protobuf" or not alike,
-        f"sink {topic.name}",
+        "sink-with-names-alike-in-json",
         given=", ".join(alike),
-        expected="names that Protobuf tells apart in JSON too, where foo_bar is fooBar",
-        remedy="rename one of the two before: .select(other=col('fooBar'))",
+        name=topic.name,
     )
 
 
@@ -326,21 +274,20 @@ def _require_readable(topic: Topic, schema: RecordSchema, fields: Mapping[str, F
     missing = [f"no {name}, which is required" for name in sorted(schema.required - fields.keys())]
     require(
         not unlike and not missing,
-        f"sink {topic.name}",
+        "sink-unreadable-by-its-topic",
         given=", ".join([*unlike, *missing]),
-        expected="rows that the topic's schema can read: otherwise each would be a bad record there",
-        remedy="choose and convert the fields before, or declare the schema with the types that the rows have",
+        name=topic.name,
     )
 
 
 def _require_plain(topic: Topic, plain: PlainValue, written: Mapping[str, FieldType]) -> None:
     require(
         written == plain.fields,
-        f"sink {topic.name}",
+        "sink-of-another-plain-value",
         given=_told(written),
-        expected=f"the key and {_told(plain.fields)}, for the topic has a plain value",
-        remedy=f"choose and name the field before: .select({plain.name}=...), declare the plain value with the"
-        " type that the field has, or declare the topic without value=, which makes it JSON",
+        topic=topic.name,
+        field=_told(plain.fields),
+        name=plain.name,
     )
 
 

@@ -77,28 +77,15 @@ class Topology:
     def __post_init__(self) -> None:
         require(
             isinstance(self.name, str) and _NAME.fullmatch(self.name) is not None and len(self.name) <= LONGEST_STREAM,
-            "topology name",
+            "topology-name-unfit",
             given=self.name,
-            expected=f"lower-case words joined by '-', at most {LONGEST_STREAM} characters",
-            remedy="it names tables, groups and DAGs: rename it like 'revenue-by-region'",
+            most=LONGEST_STREAM,
         )
         _require_ends("sinks", self.sinks, Sink, '.to(Topic(name="high-orders", key="order_id"))')
         _require_ends("actions", self.actions, Foreach, ".foreach(function)")
         require_health(self.health)
-        require(
-            bool(self.sinks) or bool(self.actions),
-            "sinks",
-            given=list(self.sinks),
-            expected="at least one",
-            remedy="end the flow with .to()",
-        )
-        require(
-            self.on_bad_record in ("dead-letter", "fail"),
-            "on_bad_record",
-            given=self.on_bad_record,
-            expected="'dead-letter' or 'fail'",
-            remedy="choose whether bad records are set aside or stop the stream",
-        )
+        require(bool(self.sinks) or bool(self.actions), "topology-without-sinks", given=list(self.sinks))
+        require(self.on_bad_record in ("dead-letter", "fail"), "on-bad-record-unknown", given=self.on_bad_record)
         for node in self.nodes():
             require_distinct(str(node), node.fields)
             require_in_range(expressions_of(node))
@@ -108,27 +95,28 @@ class Topology:
         assert self.max_future_ms >= 0
         require(
             self.retention_ms is None or self.retention_ms > 0,
-            f"retention of {self.name}",
+            "retention-of-nothing",
             given=self.retention,
-            expected="more than nothing, or None: for ever",
-            remedy='leave it out for 400 days, or write retention="30 d"',
+            name=self.name,
         )
         for node in self.written:
             limit = node.topic.configs.get(FARTHEST_AHEAD, str(self.max_future_ms))
             require(
                 limit.isdigit() and int(limit) >= self.max_future_ms,
-                f"topic {node.topic.name} {FARTHEST_AHEAD}",
+                "topic-refuses-future-records",
                 given=limit,
-                expected=f"at least max_future, {self.max_future_ms} for {readable(self.max_future_ms)}: results have"
-                " the times of records",
-                remedy="leave it out, it follows max_future; or lower max_future",
+                name=node.topic.name,
+                setting=FARTHEST_AHEAD,
+                max_future_ms=self.max_future_ms,
+                max_future=readable(self.max_future_ms),
             )
             require(
                 node.topic.configs.get(TIMESTAMP_TYPE, CREATE_TIME) == CREATE_TIME,
-                f"topic {node.topic.name} {TIMESTAMP_TYPE}",
+                "topic-with-another-time",
                 given=node.topic.configs.get(TIMESTAMP_TYPE),
-                expected=f"{CREATE_TIME}: results have the times of records, and audits compare them",
-                remedy="leave it out",
+                name=node.topic.name,
+                setting=TIMESTAMP_TYPE,
+                wanted=CREATE_TIME,
             )
         self._require_one_declaration_of_each_source()
         self._require_outputs_of_its_own()
@@ -145,10 +133,9 @@ class Topology:
         unlike = sorted({topic.name for topic in read if known.setdefault(topic.name, topic) != topic})
         require(
             not unlike,
-            f"topics of {self.name}",
+            "topic-read-as-two",
             given=f"two declarations of {', '.join(unlike)}, which differ",
-            expected="one declaration of each topic that is read",
-            remedy="declare the topic once, with the fields that each flow needs, and read that: stream(orders)",
+            name=self.name,
         )
 
     def _require_outputs_of_its_own(self) -> None:
@@ -158,13 +145,7 @@ class Topology:
         letters = [source.topic.dead_letter_name for source in self.sources]
         for what, given in (("topic", [*topics, *read, *letters]), ("table", tables)):
             twice = sorted({name for name in given if given.count(name) > 1})
-            require(
-                not twice,
-                f"{what}s of {self.name}",
-                given=", ".join(twice),
-                expected=f"each {what} written by one sink, and no source or dead-letter topic among them",
-                remedy="merge the flows before one .to(), or give a sink another topic or table=",
-            )
+            require(not twice, "written-by-two-sinks", given=", ".join(twice), what=what, name=self.name)
 
     @property
     def idle_after_ms(self) -> int:
@@ -244,20 +225,8 @@ def _require_ends(what: str, given: object, kind: type, end: str) -> None:
     ends = given if isinstance(given, list | tuple) else [given]
     remedy = f"end the flow with {end}, an aggregate of windows with .emit_final() or another emission before it"
     named = [f"{_shortly(one)}, a {type(one).__name__}" for one in ends if not isinstance(one, kind)]
-    require(
-        not named,
-        what,
-        given="; ".join(named),
-        expected=f"a list of flows that end in a {kind.__name__}",
-        remedy=remedy,
-    )
-    require(
-        isinstance(given, list | tuple),
-        what,
-        given=f"{given}, a {type(given).__name__}",
-        expected="a list",
-        remedy=f"write {what}=[...], also for one",
-    )
+    require(not named, "not-ending-in-a-sink", given="; ".join(named), field=what, kind=kind.__name__, remedy=remedy)
+    require(isinstance(given, list | tuple), "not-a-list", given=f"{given}, a {type(given).__name__}", what=what)
 
 
 def _shortly(flow: object) -> str:

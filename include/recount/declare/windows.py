@@ -42,10 +42,9 @@ class TimeWindows:
         _require_positive("size", self.size_ms)
         require(
             0 < self.advance_ms <= self.size_ms,
-            "advance",
+            "advance-beyond-the-size",
             given=readable(self.advance_ms),
-            expected=f"more than 0 and at most the size, {readable(self.size_ms)}",
-            remedy="an advance beyond the size would leave records in no window: lower it",
+            size=readable(self.size_ms),
         )
         object.__setattr__(self, "origin_ms", self.origin_ms % self.advance_ms)
 
@@ -210,13 +209,7 @@ class LastN:
     n: int
 
     def __post_init__(self) -> None:
-        require(
-            type(self.n) is int and self.n > 0,
-            "n",
-            given=self.n,
-            expected="at least 1 record",
-            remedy="choose how many records to keep",
-        )
+        require(type(self.n) is int and self.n > 0, "last-n-of-none", given=self.n)
 
     def __str__(self) -> str:
         return f"last {self.n}"
@@ -289,18 +282,14 @@ def _since_epoch_ms(origin: Origin) -> int:
         return milliseconds(origin, "origin")
     require(
         isinstance(origin, datetime) and origin.tzinfo is not None and not origin.microsecond % 1_000,
-        "origin",
+        "origin-no-time",
         given=repr(origin),
-        expected="a time with its zone, in whole milliseconds, or how long after 1970-01-01 UTC",
-        remedy="write origin=datetime(2026, 1, 1, tzinfo=ZoneInfo('Europe/Berlin')) or origin='23 h'",
     )
     return (origin - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _require_positive(field: str, given_ms: int) -> None:
-    require(
-        given_ms > 0, field, given=readable(given_ms), expected="more than 0 ms", remedy=f"choose a positive {field}"
-    )
+    require(given_ms > 0, "not-a-length", given=readable(given_ms), field=field)
 
 
 ClosingWindows = TimeWindows | SlidingWindows | SessionWindows

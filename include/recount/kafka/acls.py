@@ -222,12 +222,7 @@ def principals(given: Iterable[str]) -> dict[Role, str]:
         role, _, name = text.partition("=")
         kind, _, who = name.partition(":")
         if role not in found or not kind or not who:
-            raise Terminal(
-                "no principal of a role",
-                given=text,
-                expected="ROLE=PRINCIPAL, the role stream, audit or admin",
-                remedy="write --principal stream=User:recount-stream",
-            )
+            raise Terminal.of("no-principal", given=text)
         found[_roles(role)[0]] = name
     return found
 
@@ -235,7 +230,5 @@ def principals(given: Iterable[str]) -> dict[Role, str]:
 def _roles(named: str | None) -> tuple[Role, ...]:
     roles: tuple[Role, ...] = get_args(Role)
     if named is not None and named not in roles:
-        raise Terminal(
-            "no such role", given=named, expected=f"one of {', '.join(roles)}", remedy="leave it out for all"
-        )
+        raise Terminal.of("no-such-role", given=named, roles=", ".join(roles))
     return roles if named is None else tuple(role for role in roles if role == named)

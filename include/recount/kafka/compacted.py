@@ -68,7 +68,9 @@ class CompactedView:
         deadline = time.monotonic() + timeout_s
         while any(self._read[key] < end for key, end in ends.items()):
             if time.monotonic() > deadline:
-                raise Transient(f"topic {self._topic} was not read to its end in {timeout_s} s", given=dict(self._read))
+                raise Transient.of(
+                    "compacted-topic-too-slow", given=dict(self._read), topic=self._topic, timeout_s=timeout_s
+                )
             self._poll()
         return self._values
 
@@ -99,9 +101,7 @@ class CompactedView:
         except KafkaException as error:
             if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:
                 # it was there when it was assigned: the brokers that are left do not know it yet
-                raise Transient(
-                    f"{self._topic} has no leader", given=str(error), remedy="see that the brokers are up"
-                ) from error
+                raise Transient.of("topic-without-a-leader", given=str(error), topic=self._topic) from error
             raise failure(f"reading {self._topic}", error) from error
         return int(end)
 
@@ -224,7 +224,7 @@ def _wait_until_stable(connection: Connection, topic: str) -> None:
     written = log_ranges(connection, places, IsolationLevel.READ_UNCOMMITTED)
     while any(decided.end < written[place].end for place, decided in log_ranges(connection, places).items()):
         if time.monotonic() > deadline:
-            raise Transient(f"a transaction on {topic} stays open", remedy="it times out: try again")
+            raise Transient.of("transaction-stays-open", topic=topic)
         time.sleep(0.5)
 
 
@@ -235,9 +235,4 @@ def _head(value: bytes, stream: str, topic: str) -> Head:
             return dict(said)
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise UnreadableHead(
-        f"the head of {stream} on {topic} cannot be read",
-        given=value[:200],
-        expected="stream, sequence, audit, sha256, key_id and signature as JSON",
-        remedy="somebody wrote to the topic: see who may, and compare the chain with a copy kept elsewhere",
-    )
+    raise UnreadableHead.of("head-unreadable", given=value[:200], stream=stream, topic=topic)

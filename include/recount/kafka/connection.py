@@ -201,27 +201,18 @@ def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
     """
     cause = error.args[0] if isinstance(error, KafkaException) else error
     if cause.code() in _FENCED:
-        return Fenced(
-            f"fenced while {doing}",
-            given=str(cause),
-            expected="to be the only process with this transactional.id",
-            remedy="nothing, when a newer driver runs this stream; else look for a second launch of it",
-        )
+        return Fenced.of("fenced", given=str(cause), doing=doing)
     if cause.code() == KafkaError.INVALID_TIMESTAMP:
-        return Transient(  # a time that is too far ahead of the broker's clock is taken once it is near
-            f"Kafka refused the time of a record {doing}",
-            given=str(cause),
-            expected=f"a topic that takes records as far ahead of the clock ({FARTHEST_AHEAD}), and as far behind it",
-            remedy="recount topics --apply sets the one for our topics; message.timestamp.before.max.ms is the other",
-        )
+        # a time that is too far ahead of the broker's clock is taken once it is near
+        return Transient.of("time-of-a-record-refused", given=str(cause), doing=doing, setting=FARTHEST_AHEAD)
     if cause.code() in _NOT_ALLOWED:
         return NotAllowed(doing, str(cause))
     if cause.code() in _REFUSED:
-        return Refused(f"Kafka refused {doing}", given=str(cause), remedy="see the topic's settings and permissions")
+        return Refused.of("kafka-refused", given=str(cause), doing=doing)
     if cause.code() == KafkaError._UNKNOWN_PARTITION or (cause.fatal() and not cause.retriable()):
-        return Terminal(f"Kafka refused {doing}", given=str(cause), remedy="see the topic's settings and permissions")
+        return Terminal.of("kafka-refused", given=str(cause), doing=doing)
     forget_admissions()
-    return Transient(f"Kafka failed {doing}", given=str(cause), remedy="retry; see that the brokers are up")
+    return Transient.of("kafka-failed", given=str(cause), doing=doing)
 
 
 def committed_of_group(consumer: Consumer, asked: list[TopicPartition], group: str) -> list[TopicPartition]:
@@ -269,9 +260,7 @@ def answered(call: Callable[[], None]) -> None:
     thread.start()
     thread.join(ANSWER_S + 2)
     if thread.is_alive():
-        raise Unanswered(
-            "Kafka's client does not come back from a call", given=f"{ANSWER_S:.0f} s and 2 more", remedy="retry"
-        )
+        raise Unanswered.of("client-does-not-return", given=f"{ANSWER_S:.0f} s and 2 more")
     if raised:
         raise raised[0]
 
@@ -312,19 +301,12 @@ def refusal_in(said: str) -> RecountError | None:
         if name.endswith("AuthorizationException"):
             return NotAllowed("Spark to read", f"{name}: {text}")
         if name in _NOT_ADMITTED:
-            return Terminal(
-                "Kafka does not let Spark in",
-                given=f"{name}: {text}",
-                expected="the security by which this process was let in, which its executors were given",
-                remedy="start again: a password or certificate that was changed meanwhile is read again",
-            )
+            return Terminal.of("spark-not-admitted", given=f"{name}: {text}")
     for topic, partition, offset, time_ms in _TIME.findall(said):
-        return Terminal(
-            f"a record of {topic} has a time that Spark cannot hold",
+        return Terminal.of(
+            "time-beyond-spark",
             given=f"{topic}-{partition}@{offset}: {told_time(int(time_ms))}",
-            expected=f"at most {told_time(_LATEST_MS)}, which Spark counts in microseconds",
-            remedy="a stream that reads the topic: `recount reset STREAM --from now` passes over it, or delete the"
-            " records of the partition up to this one (kafka-delete-records) and `recount reset STREAM`;"
-            " message.timestamp.after.max.ms of the topic keeps such records out",
+            topic=topic,
+            latest=told_time(_LATEST_MS),
         )
     return None

@@ -146,12 +146,12 @@ def too_large(record: KafkaRecord, limit: int | None) -> RecordTooLarge:
     value = "no value" if record.value is None else f"a value of {len(record.value):,} bytes"
     source = _source_of(record)
     takes = "not known" if limit is None else f"{limit:,} bytes"
-    error = RecordTooLarge(
-        f"Kafka refused a record that is larger than topic {record.topic} takes",
+    error = RecordTooLarge.of(
+        "record-too-large",
         given=f"{key}, {value}, {record.size:,} bytes in all" + (f", made of {source}" if source else ""),
-        expected=f"{LARGEST_RECORD} of {record.topic}: {takes}, when compressed",
-        remedy=f"make the record smaller, or raise {LARGEST_RECORD} in the declared configs of the topic, `recount"
-        " topics --apply`; a topic without it goes by message.max.bytes of the brokers, and our producer sets no limit",
+        topic=record.topic,
+        setting=LARGEST_RECORD,
+        takes=takes,
     )
     error.record = source
     return error

@@ -90,11 +90,11 @@ class Lease:
     def publish(self, status: StreamStatus) -> None:
         """Put ``status`` on the board and into the history; raises ``Fenced`` when the lease was lost."""
         if (status.stream, status.lease_epoch) != (self.stream, self.epoch):
-            raise Terminal(
-                "a status of another lease",
+            raise Terminal.of(
+                "status-of-another-lease",
                 given=(status.stream, status.lease_epoch),
-                expected=f"stream {self.stream}, lease epoch {self.epoch}",
-                remedy="a fault of Recount: report it, with the log of the driver",
+                stream=self.stream,
+                epoch=self.epoch,
             )
         with self._busy:
             self._last = status
@@ -160,10 +160,11 @@ def require_declared(statuses: Mapping[str, StreamStatus], declarations: Declara
     if not found:
         return
     many = "streams run" if len(found) > 1 else "stream runs"
-    raise Terminal(
-        f"{len(found)} {many} without a declaration",
+    raise Terminal.of(
+        "streams-without-a-declaration",
         given="; ".join(f"{status.stream}: {driver_of(status, now_ms)}" for status in found),
-        expected="a declaration of each stream that runs: no DAG watches or audits these",
+        number=len(found),
+        streams=many,
         remedy=" and ".join(f"`recount retire {status.stream}`" for status in found)
         + ", or declare what was removed or renamed again",
     )
@@ -194,22 +195,19 @@ def stop_driver(
             if not is_heard(status, now_ms()):
                 return status
             if time.monotonic() > deadline:
-                raise Terminal(
-                    f"the driver of {name} has not ended",
-                    given=driver_of(status, now_ms()),
-                    expected=f"that it ends after its batch, within {patience_s:.0f} s",
-                    remedy="the order stands: wait, or end the process there, and call this again",
+                raise Terminal.of(
+                    "driver-does-not-end", given=driver_of(status, now_ms()), name=name, patience_s=patience_s
                 )
             time.sleep(0.5)
 
 
 def _never_held(name: str, statuses: Iterable[StreamStatus]) -> Terminal:
     holding = sorted(status.stream for status in statuses if not status.is_over)
-    return Terminal(
-        f"no driver of {name} has ever spoken",
+    return Terminal.of(
+        "no-driver-ever",
         given=name,
+        name=name,
         expected=f"one of {', '.join(holding)}" if holding else "a stream that runs; there is none",
-        remedy="name it as `recount describe`, or the overview in Airflow, does",
     )
 
 
@@ -357,9 +355,4 @@ def _command(text: bytes) -> Command:
     try:
         return msgspec.json.decode(text, type=Command)
     except (ValueError, RecursionError) as error:
-        raise Terminal(
-            "an unknown order on the control topic",
-            given=text[:200],
-            expected="a stop or a run",
-            remedy="see who else writes to the topic: only Recount may, and only one version of it",
-        ) from error
+        raise Terminal.of("order-unknown", given=text[:200]) from error

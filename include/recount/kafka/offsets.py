@@ -77,11 +77,7 @@ def partitions_of(connection: Connection, topic: str) -> list[Partition]:
         raise failure(f"describing topic {topic}", error) from error
     if found.error is not None:
         if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise Terminal(
-                "topic does not exist",
-                given=topic,
-                remedy="`recount topics --apply`, or the DAG topics, creates it where it is ours; else --of-others",
-            )
+            raise Terminal.of("no-such-topic", given=topic)
         raise failure(f"describing topic {topic}", found.error)
     return [(topic, partition) for partition in sorted(found.partitions)]
 
@@ -101,11 +97,10 @@ def require_topics(connection: Connection, read: Iterable[str], written: Iterabl
             time.sleep(0.5)
             continue
         _require_allowed(admin, sorted(missing))
-        raise MissingTopics(
-            "topics of the stream do not exist, or this user may not see them",
+        raise MissingTopics.of(
+            "topics-missing",
             given=sorted(missing),
-            expected="every topic that the stream reads or writes",
-            remedy="; ".join(f"{name}: {who}" for name, who in sorted(missing.items())),
+            remedy="; ".join((f"{name}: {who}" for name, who in sorted(missing.items()))),
         )
 
 
@@ -148,12 +143,7 @@ def require_kept(connection: Connection, starts: Mapping[Partition, int], ends: 
         if starts[key] < end and not (kept[key].start <= starts[key] and end <= kept[key].end)
     }
     if lost:
-        raise Terminal(
-            "Kafka no longer holds records that a batch has to be repeated from",
-            given=lost,
-            expected="the records of the last batch",
-            remedy="restore tables and checkpoint of the stream from one backup, or `recount reset` the stream",
-        )
+        raise Terminal.of("records-to-repeat-gone", given=lost)
 
 
 def require_unread_kept(connection: Connection, stream: str, starts: Mapping[Partition, int]) -> None:
@@ -169,13 +159,7 @@ def require_unread_kept(connection: Connection, stream: str, starts: Mapping[Par
         if not (span := kept[topic, partition]).start <= start <= span.end
     ]
     if gone:
-        raise UnreadRecordsGone(
-            f"Kafka no longer holds what {stream} was to read next",
-            given="; ".join(gone),
-            expected="the log from where the stream has read to",
-            remedy=f"`recount reset {stream}` begins a new version, with what Kafka holds (--from beginning) or with"
-            " what comes (--from now); keep the topic for longer than the stream may stand still",
-        )
+        raise UnreadRecordsGone.of("unread-records-gone", given="; ".join(gone), stream=stream)
 
 
 def deleted_before(connection: Connection, stream: str, partitions: Iterable[Partition]) -> str | None:
@@ -215,12 +199,7 @@ def classify_gap(connection: Connection, topic: str, partition: int, start: int,
     """
     kept = log_ranges(connection, [(topic, partition)])[topic, partition]
     if end > kept.end or start > end:
-        raise Terminal(
-            "offsets that are not in the committed log",
-            given=f"{topic}-{partition}@[{start}, {end})",
-            expected=f"a range that ends at or before {kept.end}",
-            remedy="was the topic deleted and created again?",
-        )
+        raise Terminal.of("offsets-not-in-the-log", given=f"{topic}-{partition}@[{start}, {end})", end=kept.end)
     first = min(max(start, kept.start), end)
     written = {message.offset() for message in messages(connection, topic, partition, first, end, "read_uncommitted")}
     visible = {message.offset() for message in messages(connection, topic, partition, first, end, "read_committed")}
@@ -268,7 +247,7 @@ def _consume(consumer: Consumer, topic: str) -> Iterator[Message]:
     """Messages that have come; a message with an error is the end of the partition."""
     first = consumer.poll(REQUEST_TIMEOUT_S)
     if first is None:
-        raise Transient(f"no answer from the brokers while reading {topic}", remedy="see that the brokers are up")
+        raise Transient.of("no-answer-while-reading", topic=topic)
     for message in (first, *consumer.consume(_READ_BATCH, 0)):
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:

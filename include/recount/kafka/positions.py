@@ -109,12 +109,7 @@ class Position:
                 spans={(str(topic), int(part)): (int(start), int(end)) for topic, part, start, end in said["spans"]},
             )
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise UnreadablePosition(
-                "a position cannot be read",
-                given=text[:200],
-                expected="a position as Recount writes it",
-                remedy="see who else writes to the topic: only Recount may",
-            ) from error
+            raise UnreadablePosition.of("position-unreadable", given=text[:200]) from error
 
     def metadata(self, start: int) -> str:
         """The text that is committed with the end of a partition in which the batch began at ``start``."""
@@ -183,11 +178,10 @@ def last_position(
             if next(hidden, None) is None:
                 found = _newest_first(connection, place, key, decided.start, decided.end, "read_committed")
                 return next(_readable(found), None)
-            problem = Transient(
-                f"whether the last batch of {key} was committed cannot be seen yet",
+            problem = Transient.of(
+                "last-position-undecided",
                 given=f"a transaction of another stream is open on {place[0]} since offset {decided.end}",
-                expected="that transaction to be decided, at the latest when it times out",
-                remedy="start again; a restart of the other stream decides it at once",
+                key=key,
             )
         except Transient as error:
             problem = error

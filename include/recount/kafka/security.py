@@ -228,12 +228,7 @@ def keys_at(place: str) -> Mapping[str, str]:
     """The keys at ``place``, secrets among them, as they are written there."""
     if place.startswith(AIRFLOW):
         if not _connections:
-            raise Terminal(
-                "an Airflow connection is asked for outside of Airflow",
-                given=f"{VARIABLE}={place}",
-                expected="a file: only the processes of Airflow can read its connections",
-                remedy=f"set {VARIABLE} to a properties or JSON file for this process",
-            )
+            raise Terminal.of("airflow-connection-elsewhere", given=f"{VARIABLE}={place}", variable=VARIABLE)
         return _connections[0](place.removeprefix(AIRFLOW))
     path = Path(place)
     if path.is_dir():
@@ -338,11 +333,8 @@ def _ask(servers: str, security: Security) -> None:
     except KafkaException as error:
         said = str(error.args[0])
     reasons = dict.fromkeys(error.str() for error in told[-2:])
-    raise Transient(
-        "Kafka does not answer",
-        given=f"{security} at {servers}: {'; '.join((said, *reasons))}",
-        expected=f"an answer within {PATIENCE_S:.0f} s",
-        remedy="retry; see that the brokers are up, and that security.protocol is that of the port",
+    raise Transient.of(
+        "kafka-silent", given=f"{security} at {servers}: {'; '.join((said, *reasons))}", patience_s=PATIENCE_S
     )
 
 

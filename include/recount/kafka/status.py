@@ -133,12 +133,7 @@ class StreamStatus:
             _require_plain(status)
             return status
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise UnreadableStatus(
-                "a status message cannot be read",
-                given=text[:200],
-                expected=f"StreamStatus as JSON, version {VERSION}",
-                remedy="use one version of Recount for drivers and Airflow",
-            ) from error
+            raise UnreadableStatus.of("status-unreadable", given=text[:200], version=VERSION) from error
 
 
 def _require_plain(status: StreamStatus) -> None:
@@ -327,7 +322,7 @@ class StatusHistory:
         ends = {partition: self._end(TopicPartition(self._topic, partition)) for partition in self._next}
         while any(self._next[partition] < end for partition, end in ends.items()):
             if time.monotonic() > deadline:
-                raise Transient(f"topic {self._topic} was not read to its end in time", given=dict(self._next))
+                raise Transient.of("history-too-slow", given=dict(self._next), topic=self._topic)
             for message in self._consumer.consume(_AT_A_TIME, 0.2):
                 self._take(message, now_ms)
 

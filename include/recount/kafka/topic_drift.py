@@ -142,30 +142,21 @@ def _fitted(topic: Topic, profile: Profile, brokers: int) -> tuple[Topic, str]:
 def _weakness(topic: Topic) -> Terminal | None:
     if topic.replication_factor >= LEAST_REPLICATION_FACTOR and topic.min_insync_replicas >= LEAST_IN_SYNC_REPLICAS:
         return None
-    return Terminal(
-        f"topic {topic.name} can lose acknowledged records",
+    return Terminal.of(
+        "topic-can-lose-records",
         given=f"replication factor {topic.replication_factor}, min.insync.replicas {topic.min_insync_replicas}",
-        expected=f"at least {LEAST_REPLICATION_FACTOR} and {LEAST_IN_SYNC_REPLICAS}",
-        remedy="raise them in the declaration; only RECOUNT_PROFILE=embedded takes less",
+        name=topic.name,
+        replicas=LEAST_REPLICATION_FACTOR,
+        in_sync=LEAST_IN_SYNC_REPLICAS,
     )
 
 
 def _missing(topic: Topic) -> Terminal:
-    return Terminal(
-        f"topic {topic.name} does not exist, and it is a topic of others",
-        expected="that its owner creates it",
-        remedy="ask its owner; if it is yours, declare Topic(owned=True)",
-    )
+    return Terminal.of("topic-of-others-missing", name=topic.name)
 
 
 def _refusal(topic: Topic, drift: Iterable[Drift]) -> Terminal:
-    return Terminal(
-        f"topic {topic.name} differs from its declaration in a way that is not repaired",
-        given=[str(one) for one in drift if one.hazard],
-        expected="the declared settings",
-        remedy="correct the declaration, change the topic with Kafka's own tools (kafka-topics --alter), or move the "
-        "data to a new topic; for more partitions see docs/changing.md",
-    )
+    return Terminal.of("topic-not-repairable", given=[str(one) for one in drift if one.hazard], name=topic.name)
 
 
 def _drift(topic: Topic, found: Found) -> Iterator[Drift]:
@@ -249,10 +240,9 @@ def all_topics(declarations: Declarations, named: Callable[[str], str] = str) ->
     taken = sorted({topic.name for topic in platform} & {topic.name for topic in written})
     require(
         not taken,
-        "topic name",
+        "topic-of-recount-written",
         given=f"a sink writes to {', '.join(taken)}",
-        expected=f"another name than those of Recount's own topics: {', '.join(topic.name for topic in platform)}",
-        remedy="give the sink another topic, or the installation another RECOUNT_PREFIX",
+        name=", ".join(topic.name for topic in platform),
     )
     ours = [*platform, *map(dead_letter_topic, read), *written]
     topics = {topic.name: topic for topic in (*declarations.topics.values(), *ours)}

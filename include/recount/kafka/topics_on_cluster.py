@@ -108,10 +108,10 @@ def require_none(problems: Mapping[str, RecountError]) -> None:
     if not problems:
         return
     if all(isinstance(problem, Transient) for problem in problems.values()):
-        raise Transient(
-            f"{quantity(len(problems), 'topic')} could not be brought in step; all others were handled",
+        raise Transient.of(
+            "topics-not-in-step-yet",
             given={name: str(problem) for name, problem in problems.items()},
-            remedy="retry; see that the brokers are up",
+            topics=quantity(len(problems), "topic"),
         )
     raise TopicsNotInStep(problems)
 

@@ -189,9 +189,7 @@ class OutputTransaction:
         batch; what is committed decides.
         """
         if iter(records) is records:
-            raise Terminal(
-                "an iterator can be read once only", given=type(records), expected="a list", remedy="pass list(records)"
-            )
+            raise Terminal.of("records-only-once", given=type(records))
         patience_s = max(retry_for_s, self._timeout_ms / 1_000)
         deadline = time.monotonic() + patience_s
         has_been_aborted = False
@@ -234,11 +232,8 @@ class OutputTransaction:
             return all(commit.batch == batch for commit in committed.values())
         astray = {key: commit.offset for key, commit in committed.items() if commit.offset != start.get(key)}
         if astray:
-            raise OffsetsDisagree(
-                f"group {self.group} does not stand where batch {batch} starts or ends",
-                given=astray,
-                expected=f"start {dict(start)} or end {dict(end)}",
-                remedy="was the checkpoint deleted, or the group's offsets reset? bring both to the same batch",
+            raise OffsetsDisagree.of(
+                "offsets-disagree", given=astray, group=self.group, batch=batch, start=dict(start), end=dict(end)
             )
         return False
 
@@ -300,11 +295,12 @@ class OutputTransaction:
         else:
             self._producer.purge()
             self._producer = self._open()
-        return Transient(
-            f"{topic} takes no batch as large as those of {self.stream}",
+        return Transient.of(
+            "batch-too-large-for-topic",
             given=f"batches of up to {LARGEST_BATCH} bytes",
-            expected=f"at most {limit}, max.message.bytes of the topic",
-            remedy="none: tried again with smaller batches",
+            topic=topic,
+            stream=self.stream,
+            limit=limit,
         )
 
     def _reopen(self, confirm: Callable[[], None]) -> None:
@@ -317,19 +313,16 @@ class OutputTransaction:
 
     def _aborted(self, batch: Batch, written: int, took_s: float, fenced: Fenced) -> Aborted:
         timeout = readable(self._timeout_ms)
-        return Aborted(
-            f"Kafka aborted the transaction of batch {batch} of {self.stream}, whose lease is still held",
+        return Aborted.of(
+            "transaction-aborted",
             given=f"{written} records in {took_s:.1f} s, transaction timeout {timeout} ({fenced.given})",
-            expected="a transaction that ends within its timeout",
-            remedy="raise `recount stream --transaction-timeout-ms`, or let batches be smaller: --max-offsets",
+            batch=batch,
+            stream=self.stream,
         )
 
     def _too_long(self) -> Terminal:
-        return Terminal(
-            f"the brokers do not allow transactions as long as those of {self.stream}",
-            given=f"--transaction-timeout-ms {self._timeout_ms}",
-            expected="at most the brokers' transaction.max.timeout.ms, 900000 (15 min) unless it was changed",
-            remedy="lower --transaction-timeout-ms, or raise transaction.max.timeout.ms of the brokers",
+        return Terminal.of(
+            "transaction-too-long", given=f"--transaction-timeout-ms {self._timeout_ms}", stream=self.stream
         )
 
     def _produce(self, record: KafkaRecord, deadline: float) -> None:

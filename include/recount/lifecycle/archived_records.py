@@ -78,12 +78,7 @@ class ArchiveErasure(KeyErasure):
     def _behind(self) -> Mapping[str, Any]:
         last = self._last
         if last is None:
-            raise Terminal(
-                "an archive without a batch",
-                given=self._path,
-                expected="a table that its stream has made",
-                remedy="restore the whole table, its _delta_log included, from a backup",
-            )
+            raise Terminal.of("archive-without-a-batch", given=self._path)
         return {"generation": last.generation, "batch": last.batch, "audit": None}
 
     def is_read_by(self, reader: Topology) -> bool:

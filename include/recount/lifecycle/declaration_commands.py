@@ -49,12 +49,7 @@ def describe(
     modules = os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)
     declarations = declared(modules)
     if not declarations.streams:
-        raise Terminal(
-            "no stream is declared",
-            given=modules,
-            expected="a Topology or an Archive at the top level of one of the modules",
-            remedy="bind it to a name at the top level: a list or a function hides it",
-        )
+        raise Terminal.of("no-stream-declared", given=modules)
     streams = (
         [declarations.stream(stream)] if stream else sorted(declarations.streams.values(), key=lambda one: one.name)
     )

@@ -94,20 +94,10 @@ def _require_told(order: Order) -> None:
         ("reason", order.reason, "why"),
     ):
         if not given.strip():
-            raise Terminal(
-                f"no {what}",
-                given=given,
-                expected=expected,
-                remedy="recount erase --key KEY --by NAME --reason TEXT",
-            )
+            raise Terminal.of("erasure-lacks-a-word", given=given, what=what, expected=expected)
     word = rf"(?<!\w){re.escape(order.key)}(?!\w)"
     if re.search(word, order.by) or re.search(word, order.reason):
-        raise Terminal(
-            "the record of the erasure would name the key",
-            given=f"--by {order.by} --reason {order.reason}",
-            expected="a name and a reason without it: both are kept for ever",
-            remedy="name a ticket, or the law",
-        )
+        raise Terminal.of("erasure-would-name-the-key", given=f"--by {order.by} --reason {order.reason}")
 
 
 def _holds(erasure: StreamErasure) -> bool:
@@ -149,11 +139,8 @@ def erase(
     if dry_run:
         print("dry run: nothing was erased")
     elif found:
-        raise Terminal(
-            "nothing was erased",
-            given=f"{len(found)} hindrances in {', '.join(sorted({name for name, _ in found}))}",
-            expected="streams that stand still, whose newest audit is a match up to their last batch",
-            remedy="do what is said above, then run this again; --stream erases from the streams that it names only",
+        raise Terminal.of(
+            "nothing-erased", given=f"{len(found)} hindrances in {', '.join(sorted({name for name, _ in found}))}"
         )
     else:
         for one in asked.erasures:

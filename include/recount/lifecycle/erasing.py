@@ -129,12 +129,7 @@ class KeyErasure(ABC):
         with self._alone():
             found = self.hindrances()
             if found:
-                raise Terminal(
-                    f"nothing can be erased from {self.name} now",
-                    given="; ".join(found),
-                    expected="a stream that stands still, whose newest audit is a match up to its last batch",
-                    remedy="do what is said, then run this again",
-                )
+                raise Terminal.of("nothing-erasable-now", given="; ".join(found), name=self.name)
             begun = self._unfinished or self._record(self._begun())
             self.observer("begun")
             done = self._record(replace(self._complete(begun), state="done"))
@@ -338,11 +333,6 @@ def purge_state(tables: Tables, stream: str) -> None:
     def move(version: int) -> None:
         moved = ledger.move()
         if moved < version:
-            raise Terminal(
-                "the proofs of the newest batches are not in the ledger",
-                given=f"moved up to version {moved}",
-                expected=f"version {version}",
-                remedy="run the erasure again",
-            )
+            raise Terminal.of("proofs-not-moved", given=f"moved up to version {moved}", version=version)
 
     purge(path, move)

@@ -364,11 +364,11 @@ class HandedOn:
                 continue
             names = columns[_place(row)]
             if KEY_NAME not in names:
-                raise Terminal(
-                    "the audit hands on rows of which the key is not known",
+                raise Terminal.of(
+                    "snapshot-without-keys",
                     given=f"{row['part']} {row['name']}, columns {', '.join(names)}",
-                    expected=f"a column {KEY_NAME}",
-                    remedy=f"run `recount audit --stream {self.stream}` with this release, then this again",
+                    key_name=KEY_NAME,
+                    stream=self.stream,
                 )
             yield row, pa.ipc.open_stream(row["rows"]).read_all().rename_columns(names)
 

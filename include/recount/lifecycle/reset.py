@@ -78,11 +78,10 @@ def require_no_driver(connection: Connection, stream: Stream) -> None:
         return
     silent_ms = clock_ms() - status.heartbeat_ms
     if silent_ms <= stream.health.heartbeat_age_ms:
-        raise Terminal(
-            f"stream {stream.name} is running",
+        raise Terminal.of(
+            "stream-is-running",
             given=f"driver {status.driver_id} on {status.host}, heard of {readable(max(0, silent_ms))} ago",
-            expected="a stream that was stopped",
-            remedy="stop it (DAG stream_control, order stop), then call this again",
+            name=stream.name,
         )
 
 
@@ -144,20 +143,10 @@ def put_aside(planned: Sequence[Move]) -> list[Move]:
     left = [move for move in planned if is_there(move.source)]
     twice = [move for move in left if is_there(move.target)]
     if twice:
-        raise Terminal(
-            "a table is where it is used and also where it is kept",
-            given="; ".join(map(str, twice)),
-            expected="it to be in one place",
-            remedy="compare the two, move the one that is not wanted out of the way, then repeat the reset",
-        )
+        raise Terminal.of("table-in-two-places", given="; ".join(map(str, twice)))
     remote = [move for move in left if local_path(move.source) is None]
     if remote:
-        raise Terminal(
-            "an object store cannot rename a folder at once",
-            given="; ".join(map(str, remote)),
-            expected="the folders to be moved with the store's own tools",
-            remedy="move each as written above, check that nothing is left behind, then repeat the reset",
-        )
+        raise Terminal.of("store-cannot-rename", given="; ".join(map(str, remote)))
     for move in left:
         source, target = local_path(move.source), local_path(move.target)
         assert source is not None

@@ -66,23 +66,17 @@ class Retirement:
         declarations = declared(settings.topologies)
         self._is_declared = stream in declarations.streams
         if self._is_declared and not while_declared:
-            raise Terminal(
-                f"stream {stream} is declared",
-                given=f"its declaration in {settings.topologies}",
-                expected="a stream whose declaration was removed or renamed",
-                remedy="remove the declaration and deploy that, or say --while-declared",
-            )
+            raise Terminal.of("stream-still-declared", given=f"its declaration in {settings.topologies}", stream=stream)
         rows = [row for row in self._log.all() if row.kind != "reset begun"]
         self._document: Document | None = rows[-1].document if rows else None
         with closing(StatusBoard(self._connection, isolation="read_uncommitted")) as board:
             statuses = board.latest()
         self._status = statuses.get(stream)
         if self._status is None and self._document is None:
-            raise Terminal(
-                "no stream of that name has ever run",
+            raise Terminal.of(
+                "never-ran",
                 given=stream,
                 expected=f"one of {', '.join(sorted(statuses))}" if statuses else "a stream that has run",
-                remedy="the overview in Airflow lists what runs without a declaration",
             )
         self._require_unshared({name: one for name, one in declarations.topologies.items() if name != stream})
         self._require_own_topics(declarations)
@@ -134,12 +128,7 @@ class Retirement:
             if one.table in tables and DeclarationLog(self._settings.data, name).last() is not None
         ]
         if shared:
-            raise Terminal(
-                f"a table of {self._stream} is another stream's by now",
-                given="; ".join(shared),
-                expected="tables that nobody else writes",
-                remedy="leave out --tables remove, and remove the folders that are nobody's",
-            )
+            raise Terminal.of("table-of-another-stream", given="; ".join(shared), stream=self._stream)
 
     def _require_own_topics(self, declarations: Declarations) -> None:
         own = {one["topic"] for one in written_in(self._document or {})}
@@ -151,11 +140,11 @@ class Retirement:
         } | {one.topic.name: one.name for one in declarations.archives.values()}
         refused = [topic for topic in self._topics if topic not in own or topic in used]
         if refused:
-            raise Terminal(
-                f"these topics are not only those of results of {self._stream}",
+            raise Terminal.of(
+                "topics-of-others",
                 given=", ".join(f"{one} (used by {used[one]})" if one in used else one for one in refused),
-                expected=f"some of {', '.join(sorted(own - used.keys())) or 'none: it has no topic to itself'}",
-                remedy="leave out --remove-topic for these",
+                stream=self._stream,
+                own=", ".join(sorted(own - used.keys())) or "none: it has no topic to itself",
             )
 
     def _delete_topics(self) -> None:

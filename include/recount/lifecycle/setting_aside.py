@@ -66,12 +66,7 @@ class SettingAside:
         """Write the order, signed where there is a key; raises ``Terminal`` while a driver is at work."""
         for name, given in {"--by": by, "--because": because}.items():
             if not given.strip():
-                raise Terminal(
-                    "nobody can say later why the record is not counted",
-                    given=f"{name} {given!r}",
-                    expected="a text: it goes into the certificates",
-                    remedy="say who sets the record aside, and why",
-                )
+                raise Terminal.of("set-aside-without-a-reason", given=f"{name} {given!r}")
         connection = Connection.of(self.settings)
         with standstill(connection, self.topology) as (of_stream, _):
             self._record(connection)
@@ -92,12 +87,7 @@ class SettingAside:
     def _record_of(self, order: AsideOrder) -> AsideOrder:
         signer = signer_in(self.settings.keys)
         if signer is None and trusted_in(self.settings.keys).keys:
-            raise Terminal(
-                "the order would not be signed, and audits would call it forged",
-                given=f"public keys only in {self.settings.keys}",
-                expected="the key that signs certificates",
-                remedy="call this where RECOUNT_KEYS has signing.pem",
-            )
+            raise Terminal.of("order-unsigned", given=f"public keys only in {self.settings.keys}")
         signed = signed_record(order, signer)
         AsideLog(self.settings.data, self.topology.name).append(signed)
         return signed
@@ -113,11 +103,12 @@ class SettingAside:
     def _record(self, connection: Connection) -> Message:
         topics = sorted(source.topic.name for source in self.topology.sources)
         if self.place.topic not in topics:
-            raise Terminal(
-                f"{self.topology.name} does not read {self.place.topic}",
+            raise Terminal.of(
+                "topic-not-read",
                 given=str(self.place),
-                expected=f"a record of {', '.join(topics)}",
-                remedy="name the record at which the stream stopped: its error says which",
+                name=self.topology.name,
+                topic=self.place.topic,
+                topics=", ".join(topics),
             )
         known = partitions_of(connection, self.place.topic)
         there = log_ranges(connection, [self._partition])[self._partition] if self._partition in known else None
@@ -130,12 +121,7 @@ class SettingAside:
         raise self._no_record("a transaction marker, an aborted or a compacted record there")
 
     def _no_record(self, found: str) -> Terminal:
-        return Terminal(
-            "there is no such record",
-            given=f"{self.place}; Kafka has {found}",
-            expected="a record that is in the topic now",
-            remedy="name the record at which the stream stopped: its error says which",
-        )
+        return Terminal.of("no-such-record", given=f"{self.place}; Kafka has {found}")
 
     def _require_open(self, committed: Mapping[Partition, int]) -> None:
         name = self.topology.name
@@ -143,21 +129,12 @@ class SettingAside:
         begins = (last.starts if last else None) or {}
         reached = max(committed.get(self._partition, 0), begins.get(self._partition, 0))
         if self.place.offset < reached:
-            raise AlreadyRead(
-                f"{name} has read beyond this record, which cannot be set aside any more",
-                given=f"{self.place}; committed up to offset {reached}",
-                expected="a record that no committed batch has read",
-                remedy="what it has done is in the state and the results: mend the declaration and `recount upgrade "
-                f"{name}`, or `recount reset {name}` and set it aside before the first start",
+            raise AlreadyRead.of(
+                "record-already-read", given=f"{self.place}; committed up to offset {reached}", name=name
             )
         for one in AsideLog(self.settings.data, name).orders(self._version):
             if one.place == self.place:
-                raise Terminal(
-                    "the record is set aside already",
-                    given=f"{self.place}, by {one.by}: {one.because}",
-                    expected="one order for a record",
-                    remedy=f"start {name}",
-                )
+                raise Terminal.of("set-aside-already", given=f"{self.place}, by {one.by}: {one.because}", name=name)
 
 
 def listed(settings: Settings, topology: Topology) -> list[str]:

@@ -53,11 +53,12 @@ def publish_tombstones(
         for one in found:
             is_mine = one.value is None and one.key == encode_key(key)
             if not is_mine or one.header(ERASURE_HEADER) != erasure.erasure:
-                raise Terminal(
-                    f"somebody has written to {topic} since the audit {run.audit}",
+                raise Terminal.of(
+                    "tombstones-overwritten",
                     given=f"{topic}-{one.partition}@{one.offset}",
-                    expected="no record but the tombstone of this erasure",
-                    remedy=f"see who can write to it, then `recount audit --stream {topology.name}`",
+                    topic=topic,
+                    audit=run.audit,
+                    name=topology.name,
                 )
         if not found:
             missing.append(topic)

@@ -153,12 +153,7 @@ def require_whole_log(log: StretchLog, stream: str, ledger: Ledger) -> None:
     try:
         log.require(ledger)
     except Terminal as gone:
-        raise Terminal(
-            f"{stream} cannot go on under another declaration: its audits would begin at the beginning of the log",
-            given=f"{gone.what}: {gone.given}",
-            expected="all that the stream has read, in Kafka or in an archive",
-            remedy=f"declare what is new as a topology of its own, or `recount reset {stream}`",
-        ) from gone
+        raise Terminal.of("upgrade-without-the-log", given=f"{gone.what}: {gone.given}", stream=stream) from gone
 
 
 def is_single(topology: Topology) -> bool:
@@ -189,12 +184,8 @@ def upgrade(settings: Settings, stream: Stream) -> Enacted:
         else:
             refused = [*_erased(settings, stream.name), *added.objections()]
         if refused:
-            raise Terminal(
-                f"stream {stream.name} cannot go on with its state: {'; '.join(refused)}",
-                given="; ".join(map(str, found)),
-                expected="of a single aggregation a longer grace, another idle_after or max_future, or a further field"
-                " of the source's schema; of any other topology further sinks, and further fields of sources",
-                remedy=f"recount reset {stream.name} (--from beginning or --from now)",
+            raise Terminal.of(
+                "upgrade-impossible", given="; ".join(map(str, found)), name=stream.name, refused="; ".join(refused)
             )
         assert isinstance(stream, Topology), "of an archive every change is refused"
         ledger = settled_ledger(tables, stream, published_offsets(connection, stream))
@@ -252,19 +243,9 @@ def _extend(
     name = new.topology.name
     taken = [node.table for node in new.sinks if DeltaTable.is_deltatable(tables.output(node.table))]
     if taken:
-        raise Terminal(
-            f"a sink that is added to stream {name} has a table already",
-            given=", ".join(tables.output(table) for table in taken),
-            expected="no table: rows of somebody else would be judged as the stream's",
-            remedy="give the sink another table=, or move that one away",
-        )
+        raise Terminal.of("added-sink-has-a-table", given=", ".join(tables.output(table) for table in taken), name=name)
     if not ledger.proofs:
-        raise Terminal(
-            f"stream {name} has no batch yet",
-            given="an empty ledger",
-            expected="a batch after which the new declaration holds",
-            remedy=f"recount reset {name} --yes",
-        )
+        raise Terminal.of("upgrade-without-a-batch", given="an empty ledger", name=name)
     sources = sources_of(connection, tables, new.topology, "auto")
     require_whole_log(StretchLog(connection=connection, tables=tables, sources=sources), name, ledger)
     after, topics = ledger.proofs[-1].order, [node.topic.name for node in new.sinks]
@@ -285,10 +266,10 @@ def _extend(
 def _in_force(log: DeclarationLog, stream: str) -> Enacted:
     last = log.last()
     if last is None or last.kind == "reset begun":
-        raise Terminal(
-            f"stream {stream} has no declaration in force",
+        raise Terminal.of(
+            "no-declaration-in-force",
             given=last.kind if last else "never started",
-            expected="a stream that has run",
+            stream=stream,
             remedy="start it" if last is None else f"finish the reset: recount reset {stream} --yes",
         )
     return last
@@ -304,12 +285,10 @@ def _require_audited(tables: Tables, stream: str, ledger: Ledger) -> BatchProof:
     ]
     if proof is None or not runs or runs[-1].outcome == "violation":
         last = f"batch {proof.generation}/{proof.batch}" if proof else "no batch"
-        raise Terminal(
-            f"stream {stream} is not audited up to its last batch",
+        raise Terminal.of(
+            "upgrade-not-audited",
             given=f"{last}, {f'audit {runs[-1].audit}: {runs[-1].outcome}' if runs else 'no audit that ends there'}",
-            expected="an audit with the former declaration that ends there and found no violation",
-            remedy=f"deploy the former declaration and run `recount audit --stream {stream}`; repair or accept what"
-            f" `recount findings --stream {stream}` shows as open, audit again, then upgrade",
+            stream=stream,
         )
     return proof
 

@@ -26,7 +26,7 @@ def reset(
     from recount.lifecycle.reset import From, Reset
 
     if begin_at not in ("beginning", "now"):
-        raise Terminal("no such beginning", given=begin_at, expected="beginning or now", remedy="--from beginning")
+        raise Terminal.of("no-such-beginning", given=begin_at)
     settings, declaration = _declared(stream)
     planned = Reset(settings, declaration, cast("From", begin_at))
     if not yes:
@@ -73,7 +73,7 @@ def retire(
     from recount.lifecycle.retirement import Retirement
 
     if tables not in ("keep", "remove"):
-        raise Terminal("no such fate of tables", given=tables, expected="keep or remove", remedy="--tables keep")
+        raise Terminal.of("no-such-fate", given=tables)
     settings = Settings.from_environment(os.environ)
     retirement = Retirement(
         settings, stream, remove_tables=tables == "remove", topics=topics or [], while_declared=while_declared
@@ -107,12 +107,7 @@ def set_aside(
 
     settings, declaration = _declared(stream)
     if not isinstance(declaration, Topology):
-        raise Terminal(
-            "an archive sets no record aside",
-            given=stream,
-            expected="a stream with a topology",
-            remedy="an archive decodes nothing, so that no record can stop it",
-        )
+        raise Terminal.of("archive-sets-nothing-aside", given=stream)
     if record is None:
         print(*listed(settings, declaration), sep="\n")
         return

@@ -71,7 +71,7 @@ class Daemon:
     def wait(self, home: Home, limit_s: float) -> None:
         """Wait for a process that ends by itself; ``Terminal`` with the end of the log unless it ends well in time."""
         if self.exit_code(home, limit_s) != 0:
-            raise Terminal(f"{self.name} failed", given=end_of(Path(self.log)), remedy=f"read {self.log}")
+            raise Terminal.of("process-failed", given=end_of(Path(self.log)), name=self.name, log=self.log)
 
     def exit_code(self, home: Home, limit_s: float) -> int | None:
         """Wait for a process that ends by itself and that this one has started; returns how it ended.
@@ -82,10 +82,8 @@ class Daemon:
             code: int | None = psutil.Process(self.pid).wait(limit_s)
         except psutil.TimeoutExpired:
             stop(home, [self])
-            raise Terminal(
-                f"{self.name} took longer than {limit_s:.0f} s",
-                given=end_of(Path(self.log)),
-                remedy=f"read {self.log}",
+            raise Terminal.of(
+                "process-too-slow", given=end_of(Path(self.log)), name=self.name, limit_s=limit_s, log=self.log
             ) from None
         (home.run / f"{self.name}.json").unlink(missing_ok=True)
         return code
@@ -102,12 +100,7 @@ class Daemon:
     def require_alive(self) -> None:
         """Raise ``Terminal`` with the end of the log when the process has ended."""
         if not self.alive:
-            raise Terminal(
-                f"{self.name} has ended",
-                given=end_of(Path(self.log)),
-                expected="a running process",
-                remedy=f"read {self.log}",
-            )
+            raise Terminal.of("process-ended", given=end_of(Path(self.log)), name=self.name, log=self.log)
 
 
 def stop(home: Home, daemons: Iterable[Daemon], patience_s: float = 20) -> None:
@@ -251,11 +244,10 @@ def require_free(ports: Collection[int], part: str) -> None:
     while (taken := [port for port in ports if not is_free(port)]) and time.monotonic() < deadline:
         time.sleep(0.1)
     if taken:
-        raise Terminal(
-            f"{part} cannot be started at the ports that it had",
+        raise Terminal.of(
+            "ports-taken",
             given=f"port {', '.join(map(str, taken))} of {LOOPBACK} is in use by another process",
-            expected="the ports that the parts that run know",
-            remedy="end that process; or `recount down`, then `recount up`, which chooses other ports for all parts",
+            part=part,
         )
 
 
@@ -272,7 +264,7 @@ def free_ports(count: int) -> list[int]:
         if is_free(port):
             free.append(port)
     if len(free) < count:
-        raise Transient("too few free ports", given=count, expected=f"{count} free ports in {_RANGE}")
+        raise Transient.of("no-free-ports", given=count, count=count, range=_RANGE)
     return free
 
 

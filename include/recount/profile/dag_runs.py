@@ -159,12 +159,7 @@ class DagRuns:
         """Start a run by hand and wait; raises ``Terminal`` naming the failed tasks unless it succeeds."""
         run = self.wait(dag, self.trigger(dag, **params), timeout_s)
         if run.state != "success":
-            raise Terminal(
-                f"a run of DAG {dag} failed",
-                given=run.tasks,
-                expected="success",
-                remedy=f"open {self._airflow.url} and read the task's log",
-            )
+            raise Terminal.of("run-failed", given=run.tasks, dag=dag, url=self._airflow.url)
         return run
 
     def wait_for_next(self, dag: str, known: set[str], timeout_s: float) -> str:
@@ -192,12 +187,7 @@ class DagRuns:
         def asked() -> bool | None:
             found = self.of(dag, run)
             if found.state in _OVER:
-                raise Terminal(
-                    f"a run of DAG {dag} ended before it asked for approval",
-                    given=found.tasks,
-                    expected=f"the task {task} to ask",
-                    remedy=f"open {self._airflow.url} and read the logs of its tasks",
-                )
+                raise Terminal.of("run-ended-unasked", given=found.tasks, dag=dag, task=task, url=self._airflow.url)
             return found.tasks.get(task) in ("deferred", "awaiting_input") or None
 
         self._until(timeout_s, f"task {task} of {run} to ask for approval", asked)
@@ -221,12 +211,7 @@ class DagRuns:
 
     def _until(self, timeout_s: float, what: str, look: Callable[[], Found | None]) -> Found:
         """The first answer of ``look`` that is not None; an Airflow that is slow to answer is asked again."""
-        late = Transient(
-            "Airflow took too long",
-            given=what,
-            expected=f"within {timeout_s:.0f} s",
-            remedy=f"open {self._airflow.url}; recount status says where the logs are",
-        )
+        late = Transient.of("airflow-too-slow", given=what, timeout_s=timeout_s, url=self._airflow.url)
         return first_answer(look, timeout_s, late, poll_s=_POLL_S, passing=(httpx.TimeoutException,))
 
 

@@ -97,12 +97,7 @@ def shown(
 
 def _refuse_a_running_one(home: Home) -> None:
     if Running.read(home):
-        raise Terminal(
-            "a demo is still running",
-            given=str(home.path),
-            expected="none: a demo starts from nothing",
-            remedy=f"stop it: RECOUNT_HOME={home.path} make down",
-        )
+        raise Terminal.of("demo-still-running", given=str(home.path), path=home.path)
 
 
 def _run(profile: Profile, flow: OrderFlow, inject: Injection | None, say: Callable[[str], None]) -> DemoOutcome:

@@ -181,9 +181,7 @@ class DemoSteps:
 
     def __init__(self, profile: Profile, flow: OrderFlow, say: Callable[[str], None]) -> None:
         if profile.airflow is None:
-            raise Terminal(
-                "a demo without Airflow", expected="a profile that starts it", remedy="start it with Airflow"
-            )
+            raise Terminal.of("demo-without-airflow")
         self.airflow: EmbeddedAirflow = profile.airflow
         self._settings = profile.settings
         self._environment = profile.environment
@@ -250,7 +248,7 @@ class DemoSteps:
         self._say("approved")
         repaired = self._runs.wait(_BACKFILL, run, _LIMIT_S)
         if repaired.state != "success":
-            raise Terminal("the backfill failed", given=repaired.tasks, remedy=f"see {self.airflow.url}")
+            raise Terminal.of("backfill-failed", given=repaired.tasks, url=self.airflow.url)
         again = self._runs.wait_for_next(_AUDIT, audits, _LIMIT_S)
         return self._audited(self._runs.wait(_AUDIT, again, _LIMIT_S))
 
@@ -259,7 +257,7 @@ class DemoSteps:
         folder = Path(self._settings.reports) / "certificates" / STREAM
         newest = max(folder.glob("*.json"), key=lambda path: int(load(path)["sequence"]), default=None)
         if newest is None:
-            raise Terminal("the audit issued no certificate", given=run.tasks, remedy=f"see {self.airflow.url}")
+            raise Terminal.of("no-certificate-issued", given=run.tasks, url=self.airflow.url)
         audited = Audited(run=run, certificate=newest)
         self._say(
             f"audit {audited.outcome}: {audited.violations} violations, {audited.misses} grace misses; "
@@ -287,12 +285,7 @@ class DemoSteps:
 
     def _wait(self, what: str, holds: Callable[[StreamStatus], bool]) -> StreamStatus:
         """The first status for which ``holds`` is true."""
-        late = Transient(
-            "the stream took too long",
-            given=what,
-            expected=f"within {_LIMIT_S:.0f} s",
-            remedy=f"read {self._settings.logs}/streams/{STREAM}.log",
-        )
+        late = Transient.of("stream-too-slow", given=what, limit_s=_LIMIT_S, logs=self._settings.logs, stream=STREAM)
         with closing(StatusBoard(self._connection)) as board:
 
             def found() -> StreamStatus | None:

@@ -217,11 +217,11 @@ class EmbeddedAirflow(Started):
             check=False,
         )
         if ended.returncode != 0:
-            raise Terminal(
-                f"the user {self.username} of Airflow cannot be made",
+            raise Terminal.of(
+                "airflow-user-not-made",
                 given=ended.stderr[-1_000:],
-                expected=f"{self._auth_manager}, which has the command airflow users create",
-                remedy="name FAB's auth manager, or none",
+                username=self.username,
+                auth_manager=self._auth_manager,
             )
 
     def _make_pool(self) -> None:
@@ -244,11 +244,7 @@ class EmbeddedAirflow(Started):
             if self._heartbeats_since(since_s):
                 return
             time.sleep(0.5)
-        raise Transient(
-            "Airflow did not come up in time",
-            expected=f"all components healthy within {_START_LIMIT_S:.0f} s",
-            remedy=f"read airflow-*.log in {self._home.logs}; if the machine was busy, run recount up again",
-        )
+        raise Transient.of("airflow-not-up", limit_s=_START_LIMIT_S, logs=self._home.logs)
 
     def _heartbeats_since(self, since_s: float) -> bool:
         try:

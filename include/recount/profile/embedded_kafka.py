@@ -46,7 +46,7 @@ class EmbeddedKafka(Started):
     def __init__(
         self, *, home: Home, project: Project, brokers: int = 1, secure: bool = False, ports: Sequence[int] = ()
     ) -> None:
-        require(brokers in (1, 3), "brokers", given=brokers, expected="1 or 3", remedy="use 3 to see replication")
+        require(brokers in (1, 3), "brokers-one-or-three", given=brokers)
         self._home = home
         self._jars = project.kafka_jars
         self.listeners: Listeners = (
@@ -162,11 +162,10 @@ class EmbeddedKafka(Started):
             file.write_text(json.dumps({"id": uuid.uuid4().hex[:22], "brokers": self.brokers}))
         cluster = json.loads(file.read_text())
         if cluster["brokers"] != self.brokers:
-            raise Terminal(
-                "this home holds a Kafka of another shape",
+            raise Terminal.of(
+                "kafka-of-another-shape",
                 given=f"{quantity(self.brokers, 'broker')}",
-                expected=f"{quantity(cluster['brokers'], 'broker')}, as at its first start",
-                remedy="start with that number, or delete the home first: recount down --delete",
+                cluster=quantity(cluster["brokers"], "broker"),
             )
         return str(cluster["id"])
 
@@ -187,11 +186,11 @@ class EmbeddedKafka(Started):
             if self.listeners.are_open() and self._is_whole():
                 return
             time.sleep(0.2)
-        raise Transient(
-            "Kafka did not come up in time",
+        raise Transient.of(
+            "kafka-not-up",
             given=daemon.end_of(self._home.logs / "kafka-1.log"),
-            expected=f"{quantity(self.brokers, 'broker')} within {_START_LIMIT_S:.0f} s",
-            remedy="read the broker's log; if the machine was busy, run recount up again",
+            brokers=quantity(self.brokers, "broker"),
+            limit_s=_START_LIMIT_S,
         )
 
     def _is_whole(self) -> bool:

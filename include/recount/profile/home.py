@@ -107,11 +107,7 @@ class Home:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Transient(
-                    "another command starts or stops this profile now",
-                    given=str(self.path),
-                    remedy="wait for it, or use a home of your own: RECOUNT_HOME=/another/folder",
-                ) from None
+                raise Transient.of("profile-busy", given=str(self.path)) from None
             yield
 
     def create(self) -> None:
@@ -161,12 +157,7 @@ class Project:
         for candidate in (folder.resolve(), *folder.resolve().parents):
             if (candidate / "dags").is_dir() and (candidate / "spark_jobs").is_dir():
                 return cls(root=candidate)
-        raise Terminal(
-            "this command works in a project of Recount, and here is none",
-            given=str(folder),
-            expected="a folder with dags/ and spark_jobs/, or one below it",
-            remedy="change into the project, or write one: recount init my-project",
-        )
+        raise Terminal.of("not-in-a-project", given=str(folder))
 
     @property
     def dags(self) -> Path:
@@ -207,12 +198,7 @@ class Project:
         if topologies is None:
             return
         if not isinstance(topologies, str):
-            raise Terminal(
-                "pyproject.toml names no modules",
-                given=topologies,
-                expected='[tool.recount] topologies = "my_project.topologies"',
-                remedy=f"mend it in {file}",
-            )
+            raise Terminal.of("project-names-no-modules", given=topologies, file=file)
         environ.setdefault(TOPOLOGIES, topologies)
         root = str(self.root)
         if root not in sys.path:
@@ -224,10 +210,5 @@ class Project:
     @staticmethod
     def _fetched(folder: Path) -> Path:
         if not any(folder.glob("*.jar")):
-            raise Terminal(
-                "jars are missing",
-                given=str(folder),
-                expected="a folder with jars",
-                remedy=f"run: recount jars {folder.name} (in a checkout of Recount: make setup)",
-            )
+            raise Terminal.of("jars-missing", given=str(folder), name=folder.name)
         return folder

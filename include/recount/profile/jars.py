@@ -63,12 +63,7 @@ def fetched(name: JarSet, folder: Path) -> Path:
         return folder
     maven = shutil.which("mvn")
     if maven is None:
-        raise Terminal(
-            "Maven is not installed",
-            given="no mvn on the PATH",
-            expected="Maven 3, which fetches the jars and compares their checksums",
-            remedy="install it (Debian: apt-get install maven), or let Spark fetch them: RECOUNT_JARS=packages",
-        )
+        raise Terminal.of("maven-missing", given="no mvn on the PATH")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix=f".{name}-") as place:
         # Maven writes beside the pom
@@ -84,12 +79,7 @@ def fetched(name: JarSet, folder: Path) -> Path:
             check=False,
         )
         if ended.returncode:
-            raise Transient(
-                f"Maven could not fetch the {name} jars",
-                given=(ended.stdout + ended.stderr).strip()[-_LAST_WORDS:],
-                expected="each jar of the list, with its checksum",
-                remedy="see that Maven reaches a repository, and call again",
-            )
+            raise Transient.of("maven-failed", given=(ended.stdout + ended.stderr).strip()[-_LAST_WORDS:], name=name)
         (new / _MARK).write_text(mark)
         shutil.rmtree(folder, ignore_errors=True)
         new.rename(folder)
@@ -100,9 +90,4 @@ def _known(name: str) -> JarSet:
     for known in get_args(JarSet):
         if name == known:
             return cast("JarSet", known)
-    raise Terminal(
-        "no such set of jars",
-        given=name,
-        expected=f"one of {', '.join(get_args(JarSet))}",
-        remedy="recount jars spark kafka fetches both",
-    )
+    raise Terminal.of("no-such-jars", given=name, known=", ".join(get_args(JarSet)))

@@ -261,7 +261,7 @@ class SecuredListeners:
             try:
                 answer.result()
             except KafkaException as error:
-                raise Transient("Kafka has not taken its users", given=str(error), remedy="start again") from None
+                raise Transient.of("kafka-users-not-taken", given=str(error)) from None
 
     def _write_keys(self, name: str, keys: Mapping[str, str]) -> None:
         lines = {**keys, "ssl.ca.location": "ca.pem"}

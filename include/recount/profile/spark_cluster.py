@@ -35,7 +35,7 @@ class EmbeddedSpark(Started):
     def __init__(
         self, *, home: Home, workers: int = 1, cores: int = 6, memory: str = "4g", ports: Sequence[int] = ()
     ) -> None:
-        require(workers > 0, "workers", given=workers, expected="at least 1", remedy="use 2 to see one of them lost")
+        require(workers > 0, "workers-none", given=workers)
         self._home = home
         self._size = ("--cores", str(cores), "--memory", memory)
         self.ports = list(ports) or free_ports(2 + 2 * workers)
@@ -124,11 +124,12 @@ class EmbeddedSpark(Started):
                 if probe.connect_ex((LOOPBACK, port)) == 0:
                     return
             time.sleep(0.2)
-        raise Transient(
-            f"{name} did not come up in time",
+        raise Transient.of(
+            "spark-not-up",
             given=daemon.end_of(self._home.logs / f"{name}.log"),
-            expected=f"port {port} open within {_START_LIMIT_S:.0f} s",
-            remedy="read its log; if the machine was busy, run recount up again",
+            name=name,
+            port=port,
+            limit_s=_START_LIMIT_S,
         )
 
 

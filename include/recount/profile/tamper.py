@@ -124,9 +124,7 @@ def main(
 
     chosen = next((known for known in KINDS if known == kind), None)
     if chosen is None:
-        raise Terminal(
-            "no such mutation", given=kind, expected=f"one of {', '.join(KINDS)}", remedy="name one of these"
-        )
+        raise Terminal.of("no-such-mutation", given=kind, kinds=", ".join(KINDS))
     settings = Settings.from_environment(os.environ)
     session = spark_session(settings, f"recount mutation {kind}")
     try:
@@ -138,12 +136,7 @@ def main(
 def _victim(rows: DataFrame, flow: _Tampered, place: int) -> Row:
     found = rows.orderBy(*map(named, flow.group[1:]), named(flow.sink.input.key), REVISION).limit(place + 1).collect()
     if len(found) <= place:
-        raise Terminal(
-            "too few results to tamper with",
-            given=len(found),
-            expected=f"at least {place + 1}",
-            remedy="let the stream write more results first",
-        )
+        raise Terminal.of("too-few-results", given=len(found), least=place + 1)
     return found[place].asDict()
 
 

@@ -37,20 +37,11 @@ def init(
 ) -> None:
     """Write a new project: one stream with its test, DAGs, expectations, a composition for docker, a Makefile."""
     require(
-        _NAME.fullmatch(name) is not None and not _is_taken(name.replace("-", "_")),
-        "project name",
-        given=name,
-        expected="lower-case words joined by '-', which begin with a letter and name no other package",
-        remedy="name it like 'my-project'",
+        _NAME.fullmatch(name) is not None and not _is_taken(name.replace("-", "_")), "project-name-unfit", given=name
     )
     root = parent / name
     if root.exists():
-        raise Terminal(
-            "the project's folder is there already",
-            given=str(root),
-            expected="a name that is free",
-            remedy="take another name or --parent; nothing was written",
-        )
+        raise Terminal.of("project-folder-taken", given=str(root))
     for place, content in list(project_files(name, name.replace("-", "_"))):
         file = root / place
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -131,11 +122,6 @@ def adapted(text: str, words: Words) -> str:
     """``text`` with other words; each must stand there once."""
     for before, after in words:
         if text.count(before) != 1:
-            raise Terminal(
-                "a file that comes with Recount is not the one that init knows",
-                given=f"{before.strip()!r}, {text.count(before)} times",
-                expected="once",
-                remedy="install Recount again, or report it",
-            )
+            raise Terminal.of("shipped-file-changed", given=f"{before.strip()!r}, {text.count(before)} times")
         text = text.replace(before, after)
     return text

@@ -87,7 +87,7 @@ class TopologyDriver:
         ``Terminal`` for a bad record where the topology fails on one.
         """
         names = sorted(source.topic.name for source in self.topology.sources)
-        require(topic in names, "topic", given=topic, expected=f"one of {names}", remedy="pipe into a source topic")
+        require(topic in names, "no-sink-of-that-name", given=topic, names=names)
         offset = self._offsets.get((topic, partition), 0)
         self._offsets[topic, partition] = offset + 1
         raw_key = self._raw_key(topic, key)
@@ -155,7 +155,7 @@ class TopologyDriver:
     def outputs(self, topic: str) -> Sequence[Output]:
         """All that was ever written to a sink's topic."""
         names = sorted(self._graph.written)
-        require(topic in names, "topic", given=topic, expected=f"one of {names}", remedy="read from a sink's topic")
+        require(topic in names, "no-source-of-that-name", given=topic, names=names)
         return self._graph.written[topic]
 
     def table(self, name: str) -> list[Row]:
@@ -166,7 +166,7 @@ class TopologyDriver:
             if isinstance(operator, ToTableOperator) and _topic_of(operator) == name:
                 return operator.rows()
         names = [node.table for node in self._graph.operators if isinstance(node, Sink | Through)]
-        require(False, "table", given=name, expected=f"one of {names}, or a table's topic", remedy="name a table")
+        require(False, "no-table-of-that-name", given=name, names=names)
         raise AssertionError
 
     @property
@@ -197,13 +197,7 @@ class TopologyDriver:
         plain = self._sources(topic)[0].topic.plain_field
         if plain is None:
             return encode_value(value)
-        require(
-            value.keys() == {plain},
-            "value",
-            given=sorted(value),
-            expected=f"the one field {plain} of the plain value of {topic}",
-            remedy="give that field, or the bytes",
-        )
+        require(value.keys() == {plain}, "driver-plain-value", given=sorted(value), plain=plain, topic=topic)
         return encode_plain(value[plain])
 
     def _raw_key(self, topic: str, key: str | int | bytes | Mapping[str, Any] | None) -> bytes | None:
@@ -212,38 +206,33 @@ class TopologyDriver:
         if isinstance(key, Mapping) or (is_whole and isinstance(key, str | int)):
             require(
                 isinstance(key, Mapping) == (bool(declared.key_fields) and not is_whole),
-                "key",
+                "driver-key",
                 given=type(key).__name__,
-                expected=f"the key of {topic} as it is declared",
-                remedy='give a dict where fields are declared with in_key("…"), and a text or number elsewhere',
+                topic=topic,
             )
             return encode_value(key if isinstance(key, Mapping) else {WHOLE[0]: key})
         require(
             key is None or not declared.key_fields or (isinstance(key, bytes) and declared.key_form == "json"),
-            "key",
+            "driver-key-mapping",
             given=type(key).__name__,
-            expected=f"the fields of the key of {topic} as a mapping",
-            remedy='write key={"customer": 7}',
+            topic=topic,
         )
         return key if isinstance(key, bytes) else encode_key(key)
 
     def _as_given(self, topic: str, value: bytes | None) -> bytes | None:
         require(
             value is None or not self._sources(topic)[0].topic.is_of_registry,
-            "value",
+            "driver-value-mapping",
             given="bytes",
-            expected=f"the fields of {topic} as a mapping: without a registry nobody can read these bytes",
-            remedy='write value={"amount": 5}',
+            topic=topic,
         )
         return value
 
     def _set_aside(self, letter: DeadLetter) -> None:
         if self.topology.on_bad_record == "fail" and letter.reason != SET_ASIDE:
-            raise Terminal(
-                "a bad record",
+            raise Terminal.of(
+                "bad-record-fails",
                 given=f"{letter.topic}-{letter.partition}@{letter.offset}: {letter.reason}, {letter.detail}",
-                expected="none: the topology says on_bad_record='fail'",
-                remedy="mend the record, or declare on_bad_record='dead-letter'",
             )
         self.dead_letters.append(letter)
 

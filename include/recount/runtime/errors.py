@@ -7,9 +7,12 @@ the same call may succeed later. ``recount.airflow.notices`` maps them to Airflo
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import Any, Self
 
 VARIABLE = "RECOUNT_SCHEMA_REGISTRY"
 
@@ -30,6 +33,14 @@ class RecountError(Exception):
         self.remedy = remedy
         super().__init__(what, given, expected, remedy)
 
+    @classmethod
+    def of(cls, condition: str, *, given: object = None, **told: object) -> Self:
+        """The error of a ``condition`` in errors.toml, with the values ``told`` in its texts."""
+        texts = {part: text.format(**told) for part, text in conditions()[condition].items()}
+        # what a declaration error says first is its field
+        said = texts.pop("what", None) or texts.pop("field")
+        return cls(said, given=given, **texts)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors cross processes, which the default cannot: it would call a constructor with ``args`` alone."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
@@ -45,6 +56,12 @@ class RecountError(Exception):
         if self.place:
             parts.append(f"at: {self.place}")
         return "; ".join(parts)
+
+
+@cache
+def conditions() -> Mapping[str, Mapping[str, str]]:
+    """The texts of all conditions, read when the first error is made."""
+    return tomllib.loads(Path(__file__).with_name("errors.toml").read_text(encoding="utf-8"))
 
 
 def says_all(error: BaseException) -> bool:
@@ -77,29 +94,22 @@ class InvalidDeclaration(Terminal):
         super().__init__(f"invalid {field}", given=given, expected=expected, remedy=remedy)
 
 
-def require(condition: bool, field: str, *, given: object, expected: str, remedy: str) -> None:
-    """Raise ``InvalidDeclaration`` for ``field`` unless ``condition`` holds."""
-    if not condition:
-        raise InvalidDeclaration(field, given=given, expected=expected, remedy=remedy)
+def require(holds: bool, condition: str, *, given: object, **told: object) -> None:
+    """Raise ``InvalidDeclaration`` of the ``condition`` in errors.toml unless something ``holds``."""
+    if not holds:
+        raise InvalidDeclaration.of(condition, given=given, **told)
 
 
-def require_each(field: str, given: Iterable[object], kind: type | UnionType, *, expected: str, remedy: str) -> None:
-    """Raise ``InvalidDeclaration`` unless each of ``given`` is of ``kind``."""
+def require_each(condition: str, given: Iterable[object], kind: type | UnionType, **told: object) -> None:
+    """Raise ``InvalidDeclaration`` of the ``condition`` unless each of ``given`` is of ``kind``."""
     others = [one for one in given if not isinstance(one, kind)]
-    require(
-        not others,
-        field,
-        given=", ".join(f"{one!r}, a {type(one).__name__}" for one in others),
-        expected=expected,
-        remedy=remedy,
-    )
+    named = ", ".join(f"{one!r}, a {type(one).__name__}" for one in others)
+    require(not others, condition, given=named, **told)
 
 
 def require_function(field: str, given: object) -> None:
     """Raise ``InvalidDeclaration`` unless ``given`` can be called."""
-    require(
-        callable(given), field, given=repr(given), expected="a function of a row", remedy="define it, or write a lambda"
-    )
+    require(callable(given), "not-a-function", given=repr(given), field=field)
 
 
 class RegistryUnreachable(Transient):

@@ -50,12 +50,7 @@ def shipped(name: str) -> Path:
     for place in places:
         if place.exists():
             return place
-    raise Terminal(
-        f"{name} is not where Recount was installed",
-        given=str(places[0]),
-        expected="the files of the wheel",
-        remedy="install Recount again: pip install --force-reinstall recount",
-    )
+    raise Terminal.of("shipped-file-missing", given=str(places[0]), name=name)
 
 
 class MissingExtra(Terminal, ImportError):
@@ -113,12 +108,7 @@ def spark_jars(setting: str) -> dict[str, str]:
         return {"packages": ",".join(coordinates("spark"))}
     found = sorted(str(path) for path in Path(setting).glob("*.jar"))
     if not found:
-        raise Terminal(
-            "no Spark jars",
-            given=setting,
-            expected="a folder with the Delta and Kafka jars",
-            remedy="run: recount jars; or set RECOUNT_JARS=packages, and Spark fetches them itself",
-        )
+        raise Terminal.of("spark-jars-missing", given=setting)
     return {"jars": ",".join(found)}
 
 

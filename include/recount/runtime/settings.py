@@ -44,10 +44,11 @@ class Keeping:
             limit_ms = self.milliseconds(field.name)
             require(
                 limit_ms is None or limit_ms > 0,
-                f"how long {field.name} are kept",
+                "keeping-no-time",
                 given=getattr(self, field.name),
-                expected=f"more than nothing, or {FOR_EVER}",
-                remedy=f"leave it out for {field.default}",
+                name=field.name,
+                for_ever=FOR_EVER,
+                default=field.default,
             )
 
     def milliseconds(self, name: str) -> int | None:
@@ -68,11 +69,8 @@ class Keeping:
         named = {name.strip(): duration.strip() for name, duration in given.items()}
         known = {field.name for field in fields(cls)}
         if named.keys() - known:
-            raise InvalidDeclaration(
-                "how long files are kept",
-                given=", ".join(sorted(named.keys() - known)),
-                expected=f"some of {', '.join(sorted(known))}",
-                remedy='write RECOUNT_KEEPING="logs=14 d, validations=for ever"',
+            raise InvalidDeclaration.of(
+                "keeping-unknown", given=", ".join(sorted(named.keys() - known)), known=", ".join(sorted(known))
             )
         return cls(**{name: None if duration == FOR_EVER else duration for name, duration in named.items()})
 
@@ -207,10 +205,8 @@ def metric_ports(text: str) -> Mapping[str, int]:
         port = int(match[2]) if match else 0
         require(
             match is not None and 0 < port < 65_536 and match[1] not in found and port not in found.values(),
-            "ports of metrics",
+            "metrics-ports-unfit",
             given=part.strip(),
-            expected="NAME=PORT of a group, or of a stream in none, each name and each port once",
-            remedy='write RECOUNT_METRICS="orders=9401, customers=9402"',
         )
         assert match is not None
         found[match[1]] = port

@@ -32,13 +32,7 @@ def milliseconds(duration: Duration, field: str = "duration") -> int:
     made = _milliseconds(duration)
     if made is not None and 0 <= made <= _LONGEST_MS:
         return made
-    raise InvalidDeclaration(
-        field,
-        given=duration,
-        expected="a timedelta or a text like '5 min', in ms, s, min, h or d (or second, minute, hour, day), not"
-        f" negative, in whole milliseconds, and at most {readable(_LONGEST_MS)}",
-        remedy=f"write {field}='60 s' or {field}=timedelta(seconds=60)",
-    )
+    raise InvalidDeclaration.of("no-duration", given=duration, field=field, most=readable(_LONGEST_MS))
 
 
 def _milliseconds(duration: object) -> int | None:
@@ -91,9 +85,7 @@ def instant_ms(text: str) -> int:
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise NoTime(
-            "no time", given=text[:100], expected=A_TIME, remedy="write 2026-11-21T01:00:00Z; in a URL a + is %2B"
-        ) from error
+        raise NoTime.of("no-time", given=text[:100], expected=A_TIME) from error
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 

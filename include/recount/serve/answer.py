@@ -223,11 +223,8 @@ def reading(stream: str) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError, pl.exceptions.PolarsError) as error:
-        raise Transient(
-            f"the tables of {stream} could not be read",
-            given=f"{type(error).__name__}: {error}"[:500],
-            expected="tables that nobody moves or removes meanwhile",
-            remedy="ask again; if that does not help, see whether the tables are all there",
+        raise Transient.of(
+            "tables-unreadable", given=f"{type(error).__name__}: {error}"[:500], stream=stream
         ) from error
 
 

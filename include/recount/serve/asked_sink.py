@@ -100,44 +100,26 @@ class AskedSink:
             return text
         number = int(text) if _WHOLE_NUMBER.fullmatch(text) else None
         if number is None or not LONG_MIN <= number <= LONG_MAX:
-            raise BadQuestion(
-                f"{self.name} has no such key",
-                given=text[:100],
-                expected=f"a {kind.upper()}: {self.key} is a whole number of 64 bits",
-                remedy="write the number in digits",
-            )
+            raise BadQuestion.of("key-no-number", given=text[:100], name=self.name, kind=kind.upper(), key=self.key)
         return number
 
     def require_windows(self) -> None:
         """Raise ``BadQuestion`` where rows have no window."""
         if not self.identity.has_bounds:
-            raise BadQuestion(
-                f"the rows of {self.name} have no windows",
-                given="a window",
-                expected=f"a sink with window_start and window_end; it has {', '.join(self.fields)}",
-                remedy="leave the window out",
+            raise BadQuestion.of(
+                "rows-without-windows", given="a window", name=self.name, fields=", ".join(self.fields)
             )
 
     def require_countable(self, name: str) -> None:
         """Raise ``BadQuestion`` where rows cannot be counted by a field ``name``."""
         countable = [one for one, kind in self.fields.items() if kind.kind != "list"]
         if name not in countable:
-            raise BadQuestion(
-                f"rows of {self.name} cannot be counted by that",
-                given=name[:100],
-                expected=f"one of {', '.join(countable)}",
-                remedy="name a field of the rows that is no list",
-            )
+            raise BadQuestion.of("not-countable", given=name[:100], name=self.name, countable=", ".join(countable))
 
 
 def _require_unicode(name: str, text: str) -> None:
     if not is_unicode(text):
-        raise BadQuestion(
-            f"{name} has no such key",
-            given=ascii(text)[:100],
-            expected="a text in UTF-8",
-            remedy="no record has another key",
-        )
+        raise BadQuestion.of("key-no-unicode", given=ascii(text)[:100], name=name)
 
 
 def asked_sink(topology: Topology, name: str | None) -> AskedSink:
@@ -146,11 +128,11 @@ def asked_sink(topology: Topology, name: str | None) -> AskedSink:
     if name is None and len(sinks) == 1:
         [name] = sinks
     if name not in sinks:
-        raise BadQuestion(
-            f"which sink of {topology.name}?",
+        raise BadQuestion.of(
+            "which-sink",
             given=name and name[:100],
+            name=topology.name,
             expected=f"one of {', '.join(sinks)}" if sinks else "a stream that writes to a topic: it has actions only",
-            remedy="name the topic that it writes: --sink TOPIC",
         )
     return AskedSink(topology, sinks[name])
 

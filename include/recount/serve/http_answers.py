@@ -219,9 +219,7 @@ class Server:
             texts = dict(_texts(request, ("by", "at", "limit")))
             by = texts.pop("by", None)
             if by is None:
-                raise BadQuestion(
-                    "count by what?", expected=f"by=FIELD, one of {', '.join(sink.fields)}", remedy="name a field"
-                )
+                raise BadQuestion.of("count-by-what", fields=", ".join(sink.fields))
             return self._answer(sink, texts, count_by=by)
 
         self._add(app, path, rows, f"Rows of {sink.name}, the newest first", sink, parameters(sink, names))
@@ -234,20 +232,10 @@ class Server:
         """``/NAME/KEY/``, with or without the last slash, is the current row of the key; ``known`` are those before."""
         found = _ALIAS.fullmatch(text)
         if not found or found[1] in _TAKEN:
-            raise Terminal(
-                "no such route",
-                given=text,
-                expected=f"NAME=STREAM or NAME=STREAM/SINK, NAME of a-z, 0-9 and -, and none of {', '.join(_TAKEN)}",
-                remedy="write --route stats=product-revenue",
-            )
+            raise Terminal.of("no-such-route", given=text, taken=", ".join(_TAKEN))
         before = known.setdefault(found[1], text)
         if before != text:
-            raise Terminal(
-                "two routes of one name",
-                given=f"{before} and {text}",
-                expected="each NAME once",
-                remedy="give one of them another name",
-            )
+            raise Terminal.of("two-routes-of-one-name", given=f"{before} and {text}")
         sink = asked_sink(self.declarations.topology(found[2]), found[3])
 
         def current(request: Request) -> Response:
@@ -294,12 +282,7 @@ def _texts(request: Request, known: Collection[str]) -> Texts:
     given = request.query_params.multi_items()
     names = [name for name, _ in given]
     if len(set(names)) < len(names) or not set(names) <= set(known):
-        raise BadQuestion(
-            "parameters that are not known here, or given twice",
-            given=", ".join(names)[:200],
-            expected=f"each of these at most once: {', '.join(known) or 'none'}",
-            remedy="see /openapi.json",
-        )
+        raise BadQuestion.of("parameters-unknown", given=", ".join(names)[:200], known=", ".join(known) or "none")
     return dict(given)
 
 

@@ -100,16 +100,9 @@ def rate_of(text: str) -> RateLimitItem:
     try:
         rate = parse(text)
     except ValueError as error:
-        raise Terminal(
-            "no such rate", given=text, expected=f"requests in a time: {_EXAMPLE}", remedy="write --rate 50/second"
-        ) from error
+        raise Terminal.of("no-such-rate", given=text, example=_EXAMPLE) from error
     if rate.amount < 1:
-        raise Terminal(
-            "a rate that lets nobody ask",
-            given=text,
-            expected=f"at least 1: {_EXAMPLE}",
-            remedy="write --rate 50/second",
-        )
+        raise Terminal.of("rate-of-nobody", given=text, example=_EXAMPLE)
     return rate
 
 
@@ -133,29 +126,18 @@ class LimitRate:
         await self._app(scope, receive, send)
 
     def _refused(self, wait_s: int) -> ASGIApp:
-        error = Transient(
-            "too many requests from one address",
-            expected=f"at most {self._rate}",
-            remedy=f"ask again in {wait_s} s, or start `recount serve` with another --rate",
-        )
+        error = Transient.of("too-many-requests", rate=self._rate, wait_s=wait_s)
         return refusal(429, error, retry_after_s=wait_s)
 
 
 def token_of(file: Path | None, environ: Mapping[str, str]) -> str:
     """The token in ``file`` (None: in the environment), without white space around it; raises ``Terminal``."""
     if file is None and TOKEN_VARIABLE not in environ:
-        raise Terminal(
-            "no token: who may ask?",
-            expected=f"--token-file FILE, or the token in {TOKEN_VARIABLE}",
-            remedy=f"make one: {_MAKE_ONE}",
-        )
+        raise Terminal.of("no-token", variable=TOKEN_VARIABLE, command=_MAKE_ONE)
     token = (environ[TOKEN_VARIABLE] if file is None else _read(file)).strip()
     if not _TOKEN.fullmatch(token):
-        raise Terminal(
-            "a token that is none",
-            given=f"{len(token)} characters in {file or TOKEN_VARIABLE}",
-            expected="16 to 512 printable characters of ASCII without spaces",
-            remedy=f"make one: {_MAKE_ONE}",
+        raise Terminal.of(
+            "token-unfit", given=f"{len(token)} characters in {file or TOKEN_VARIABLE}", command=_MAKE_ONE
         )
     return token
 
@@ -164,19 +146,9 @@ def _read(file: Path) -> str:
     try:
         mode, text = stat.S_IMODE(file.stat().st_mode), file.read_text(errors="replace")
     except OSError as error:
-        raise Terminal(
-            "the token cannot be read",
-            given=f"{file}: {error.strerror}",
-            expected="a file with the token in it",
-            remedy=f"make one: {_MAKE_ONE}",
-        ) from error
+        raise Terminal.of("token-unreadable", given=f"{file}: {error.strerror}", command=_MAKE_ONE) from error
     if mode & 0o077:
-        raise Terminal(
-            "others can read the token",
-            given=f"{file}, mode {mode:o}",
-            expected="a file that only its owner can read",
-            remedy=f"chmod 600 {file}",
-        )
+        raise Terminal.of("token-readable-by-others", given=f"{file}, mode {mode:o}", file=file)
     return text
 
 
@@ -191,11 +163,7 @@ class RequireToken:
         if scope["type"] == "http" and not self._is_known(scope):
             await refusal(
                 401,
-                Terminal(
-                    "who asks?",
-                    expected="the header Authorization: Bearer TOKEN, with the token that `recount serve` was given",
-                    remedy="curl -H @FILE, where FILE has that header",
-                ),
+                Terminal.of("who-asks"),
             )(scope, receive, send)
             return
         await self._app(scope, receive, send)

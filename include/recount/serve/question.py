@@ -84,23 +84,13 @@ def _in_64_bits(at_ms: int) -> int:
 
 def _past(at_ms: int, now_ms: int) -> int:
     if at_ms > now_ms:
-        raise BadQuestion(
-            "that time has not come",
-            given=told_time(at_ms),
-            expected=f"{A_TIME}, up to now: {told_time(now_ms)}",
-            remedy="leave the time out for what is known now",
-        )
+        raise BadQuestion.of("time-to-come", given=told_time(at_ms), time=A_TIME, now=told_time(now_ms))
     return at_ms
 
 
 def _limit(text: str) -> int:
     if not _LIMIT.fullmatch(text) or not 1 <= int(text) <= MOST_ROWS:
-        raise BadQuestion(
-            "no such number of rows",
-            given=text[:100],
-            expected=f"1 to {MOST_ROWS}",
-            remedy="read a whole table with Polars, DuckDB or Spark: docs/tables.md",
-        )
+        raise BadQuestion.of("no-such-number-of-rows", given=text[:100], most=MOST_ROWS)
     return int(text)
 
 

@@ -73,12 +73,7 @@ class Entry:
         place = f"a row of the table ledger, generation {row[GENERATION]}, batch {row[BATCH]}"
         proof = BatchProof.from_json(row["proof"], place)
         if proof is None:
-            raise Terminal(
-                "a row of the ledger has no batch proof",
-                given=place,
-                expected="only proofs are moved there",
-                remedy="restore the tables of the stream from a backup of one time, or take away what was added there",
-            )
+            raise Terminal.of("ledger-row-without-proof", given=place)
         return cls(proof=proof, rows_added=row["rows_added"], append_ms=row["append_ms"])
 
     def row(self, state_id: str) -> dict[str, Any]:
@@ -125,11 +120,8 @@ class CommitLog:
                 (dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {}
             )
         except (ValueError, TypeError, RecursionError) as error:
-            raise Terminal(
-                "a commit of a table cannot be read",
-                given=f"{self.place(version)}: {type(error).__name__}: {error}",
-                expected="one JSON object a line",
-                remedy="restore the tables of the stream from a backup of one time",
+            raise Terminal.of(
+                "commit-unreadable", given=f"{self.place(version)}: {type(error).__name__}: {error}"
             ) from error
         return found
 

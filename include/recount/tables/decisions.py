@@ -145,19 +145,9 @@ class DeclarationLog:
             self._require_fingerprint(declared, last)
             return
         if known.kind == "reset begun":
-            raise OtherDeclaration(
-                f"a reset of stream {self.stream} was begun and not finished",
-                given=f"version {known.version}",
-                expected="a finished reset",
-                remedy=f"repeat it: recount reset {self.stream} --yes",
-            )
+            raise OtherDeclaration.of("reset-unfinished", given=f"version {known.version}", stream=self.stream)
         if known.kind == "retired":
-            raise OtherDeclaration(
-                f"stream {self.stream} was retired",
-                given=f"at {told_time(known.recorded_ms)}",
-                expected="a stream that is in use",
-                remedy=f"`recount reset {self.stream}` begins a new version of it",
-            )
+            raise OtherDeclaration.of("stream-retired", given=f"at {told_time(known.recorded_ms)}", stream=self.stream)
         if known.fingerprint != declared.fingerprint:
             raise other_declaration(self.stream, known.document, declared)
         made_before = known.after is not None and last is not None and last.order <= known.after
@@ -167,10 +157,11 @@ class DeclarationLog:
     def _require_fingerprint(self, declared: Declared, last: BatchProof | None) -> None:
         if last is None or last.fingerprint in (None, declared.fingerprint):
             return
-        raise OtherDeclaration(
-            f"the batches of stream {self.stream} were made by another declaration",
+        raise OtherDeclaration.of(
+            "batches-of-another-declaration",
             given=f"fingerprint {last.fingerprint} in batch {last.generation}/{last.batch}",
-            expected=f"the deployed declaration's, {declared.fingerprint}",
+            stream=self.stream,
+            fingerprint=declared.fingerprint,
             remedy=_remedy(self.stream),
         )
 
@@ -180,10 +171,12 @@ def other_declaration(stream: str, known: Document, declared: Declared) -> Other
     found = changes(known, declared.document)
     was_default = any(one.path == "windows.reach_ms" and one.old == SHORTEST_REACH_MS for one in found)
     as_before = ", in which reach='1 h' was the default of sessions" if was_default else ""
-    return OtherDeclaration(
-        f"the declaration of stream {stream} has changed: {'; '.join(map(str, found))}",
+    return OtherDeclaration.of(
+        "declaration-changed",
         given=f"fingerprint {declared.fingerprint}",
-        expected=f"the declaration by which the stream's state was made{as_before}",
+        stream=stream,
+        found="; ".join(map(str, found)),
+        as_before=as_before,
         remedy=_remedy(stream),
     )
 
@@ -274,13 +267,7 @@ def unfinished(records: Sequence[Erasure]) -> Erasure | None:
 
 def not_finished(erasure: Erasure) -> Terminal:
     """The error for an erasure that was killed."""
-    return Terminal(
-        f"an erasure in {erasure.stream} has begun and is not done",
-        given=f"{erasure.erasure}, begun by {erasure.by}",
-        expected="a key that is there, or removed everywhere",
-        remedy=f"run it again with the same key: recount erase --key KEY --stream {erasure.stream}"
-        " --by NAME --reason TEXT",
-    )
+    return Terminal.of("erasure-unfinished", given=f"{erasure.erasure}, begun by {erasure.by}", stream=erasure.stream)
 
 
 def acceptances(tables: Tables, stream: str) -> list[Acceptance]:

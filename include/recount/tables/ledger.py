@@ -139,12 +139,8 @@ class BatchProof:
         try:
             return cls._read(json.loads(text))
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
-            raise Terminal(
-                "a batch proof cannot be read",
-                given=f"{place}: {type(error).__name__}: {error}, in {text[:_SHOWN]}",
-                expected="a proof as the stream has written it",
-                remedy="restore the tables of the stream from a backup of one time, or take away what was added to the"
-                " log of this table",
+            raise Terminal.of(
+                "proof-unreadable", given=f"{place}: {type(error).__name__}: {error}, in {text[:_SHOWN]}"
             ) from error
 
     @classmethod
@@ -152,12 +148,7 @@ class BatchProof:
         if document.pop("recount", None) != "batch":
             return None
         if document["version"] != VERSION:
-            raise Terminal(
-                "a batch proof of another version",
-                given=document["version"],
-                expected=str(VERSION),
-                remedy="read the ledger with the release of Recount that wrote it",
-            )
+            raise Terminal.of("proof-of-another-version", given=document["version"], expected=str(VERSION))
         document["partitions"] = tuple(PartitionProof(**partition) for partition in document["partitions"])
         document["appended"] = {table: (found[0], found[1]) for table, found in document.get("appended", {}).items()}
         proof = cls(**document)

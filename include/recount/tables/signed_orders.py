@@ -66,12 +66,7 @@ class SignedRecord(ABC):
                 raise TypeError(f"{', '.join(numbers)} are whole numbers")
             return record
         except (ValueError, TypeError, RecursionError) as error:
-            raise Terminal(
-                f"no record of the format {cls.format!r}",
-                given=text[:200],
-                expected="the fields of such a record, as JSON",
-                remedy="see who can write to the table",
-            ) from error
+            raise Terminal.of("no-signed-record", given=text[:200], format=cls.format) from error
 
     @property
     def signed(self) -> bytes:
@@ -109,12 +104,7 @@ class RecordPlace:
         """The place in ``text``; raises ``Terminal`` where it names none."""
         found = _PLACE.fullmatch(text)
         if found is None:
-            raise Terminal(
-                "no place of a record",
-                given=text,
-                expected="TOPIC-PARTITION@OFFSET, as orders-0@1234",
-                remedy="take it from the error at which the stream stopped",
-            )
+            raise Terminal.of("no-place-of-a-record", given=text)
         return cls(topic=found["topic"], partition=int(found["partition"]), offset=int(found["offset"]))
 
     def __str__(self) -> str:

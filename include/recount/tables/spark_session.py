@@ -127,12 +127,7 @@ def driver_settings(place: str) -> dict[str, str]:
 
 
 def _invalid(place: str, faults: list[str]) -> Terminal:
-    return Terminal(
-        f"invalid Spark security in {place}",
-        given="; ".join(faults),
-        expected="lines name=value of Spark, as the cluster's master and workers read them with --properties-file",
-        remedy=f"mend the file, or let {SECURITY_VARIABLE} name another one; docs/security.md says what is in it",
-    )
+    return Terminal.of("spark-security-unfit", given="; ".join(faults), place=place, variable=SECURITY_VARIABLE)
 
 
 def session_configuration(jars: str) -> dict[str, str]:
@@ -297,12 +292,7 @@ def _ask(gateway: Any, rpc: Any, master: str) -> None:
         if any(is_instance_of(gateway, cause, kind) for cause in causes for kind in _AWAY):
             return
         said = _KINDS.sub("", str(causes[-1].toString()).partition("\n")[0])
-        raise Terminal(
-            "Spark's cluster does not let this driver in",
-            given=f"{master}: {said}",
-            expected="the secret of the cluster's master and workers, and their way of encryption",
-            remedy=f"let {SECURITY_VARIABLE} name the file with which they were started, or a copy of it",
-        ) from None
+        raise Terminal.of("spark-cluster-refuses", given=f"{master}: {said}", variable=SECURITY_VARIABLE) from None
 
 
 def _causes(error: Any) -> Iterator[Any]:

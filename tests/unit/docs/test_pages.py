@@ -16,7 +16,7 @@ from tests.errors.raised import raised_in
 
 from recount.cli import _COMMANDS, _load
 from recount.declare.registry import declared
-from recount.runtime.errors import Terminal
+from recount.runtime.errors import Terminal, conditions
 from recount.runtime.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[3]
@@ -105,6 +105,11 @@ RAISED = raised_in(ROOT / "include" / "recount")
 def test_the_page_of_errors_is_made_of_the_code_and_every_terminal_one_says_what_to_do() -> None:
     assert page("errors.md") == errors_page(RAISED), "run `make errors`"
     assert [error for error in RAISED if error.branch == "Terminal" and not error.remedy] == []
+
+
+def test_the_code_names_every_condition_of_errors() -> None:
+    code = "".join(file.read_text() for file in (ROOT / "include" / "recount").rglob("*.py"))
+    assert [condition for condition in conditions() if f'"{condition}"' not in code] == []
 
 
 OF_THE_DOCUMENTS = ("State store not found", "Late events dropped by window", "RocksDB out of memory")

@@ -120,9 +120,7 @@ def recount_dags(
     """
     kinds = list(only)
     for kind in kinds:
-        require(
-            kind in KINDS, "only", given=kind, expected=f"some of {', '.join(KINDS)}", remedy="leave it out for all"
-        )
+        require(kind in KINDS, "unknown-kind-of-dag", given=kind, kinds=", ".join(KINDS))
     declarations = declared(_agreed(modules))
     given = by_name(settings, declarations.streams, declarations.groups)
     plan = DagPlan(
@@ -146,9 +144,9 @@ def _agreed(modules: str | None) -> str:
     known = os.environ.get(MODULES) or DEFAULT_MODULES
     if modules is None or modules == known:
         return known
-    raise Terminal(
-        f"recount_dags and {MODULES} name different modules",
+    raise Terminal.of(
+        "modules-of-dags-differ",
         given=f"{modules} in the call, {os.environ.get(MODULES) or 'nothing'} in the environment",
-        expected="the same modules: drivers, audits and pages take them from the environment",
-        remedy=f"set {MODULES}={modules} for every process of Airflow",
+        variable=MODULES,
+        modules=modules,
     )

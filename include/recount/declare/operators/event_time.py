@@ -106,10 +106,10 @@ def reading_layers(nodes: Iterable[Node]) -> Layers:
             circular = {event for event in events if table == event or table in _reached(after, event)}
             require(
                 lookup.grace_ms is not None or not circular,
-                f"{lookup}: the topic {table}",
+                "table-that-waits-for-itself",
                 given=f"read as the table of {', '.join(sorted(circular))}, which is read before it, or is the same",
-                expected="a table whose topic can be read to its end before the records that look rows up in it",
-                remedy="declare a grace, so that records wait for the table's time, or as_of='arrival'",
+                lookup=lookup,
+                table=table,
             )
             after[table] |= events - circular
     return _layers(after)
@@ -121,10 +121,9 @@ def require_versions(nodes: Iterable[Node]) -> None:
         if isinstance(node, StreamTableJoin) and node.as_of == "event" and node.grace_ms is None:
             require(
                 changes_at_once(node.right),
-                f"{node}: the table",
+                "table-without-a-topic",
                 given=f"{node.right}, whose changes are made of several records, or leave when time has passed",
-                expected="a topic read as a table, or aggregated for each record; filters and maps may stand between",
-                remedy="write the table to a topic and read it from there, or declare as_of='arrival'",
+                node=node,
             )
 
 

@@ -55,25 +55,12 @@ class Join:
         repeats = self.keys_are_equal and right.get(key) == self.left.fields[key]
         of_record = key.startswith(INTERNAL)  # the right side's is that of another record, which nobody asks for
         twice = sorted((self.left.fields.keys() & right.keys()) - ({key} if repeats or of_record else set()))
-        require(
-            not twice,
-            "join",
-            given=f"on both sides: {', '.join(map(_told, twice))}",
-            expected="each field on one side only",
-            remedy='rename one before the join, or leave it out: .select("status", payment_amount=col("amount")) keeps'
-            " the key and what it names",
-        )
+        require(not twice, "join-with-a-shared-field", given=f"on both sides: {', '.join(map(_told, twice))}")
         return {**right, **self.left.fields}
 
     def _require_equal_keys(self) -> None:
         types = [str(node.fields[node.key]) for node in (self.left, self.right)]
-        require(
-            types[0] == types[1],
-            "join key",
-            given=" and ".join(types),
-            expected="the same type on both sides",
-            remedy="give both sides their key with select_key",
-        )
+        require(types[0] == types[1], "join-keys-of-two-types", given=" and ".join(types))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,45 +113,27 @@ class StreamTableJoin(Join):
     history_ms: int | None = None
 
     def __post_init__(self) -> None:
-        require(
-            self.as_of in ("event", "arrival"),
-            "as_of of a lookup",
-            given=self.as_of,
-            expected="'event' or 'arrival'",
-            remedy="leave it out: a record finds the row as of its own time",
-        )
+        require(self.as_of in ("event", "arrival"), "lookup-as-of-something-else", given=self.as_of)
         require(
             self.as_of == "event" or not is_versioned(self.right),
-            "as_of of a lookup",
+            "lookup-of-a-versioned-table",
             given="'arrival', a versioned table",
-            expected="'event' with a versioned table",
-            remedy="leave out as_of='arrival', or versioned=True",
         )
         require(
             self.grace_ms is None or (self.as_of == "event" and is_read_as_table(self.right)),
-            "join grace",
+            "lookup-grace-without-a-topic",
             given=f"{readable(self.grace_ms or 0)}, as_of='{self.as_of}', {self.right}",
-            expected="a stream or topic read as a table, and as_of='event'",
-            remedy="leave out the grace, or read the changes from a topic: table(topic)",
         )
         require(
             self.history_ms is None or self.as_of == "event",
-            "history of a lookup",
+            "lookup-history-as-of-arrival",
             given=f"{readable(self.history_ms or 0)}, as_of='{self.as_of}'",
-            expected="a history with as_of='event': as of arrival there is one row for each key",
-            remedy="leave out the history",
         )
         if self.by is None:
             self._require_equal_keys()
         else:
             given, key = type_of(self.by, self.left.fields), self.right.fields[self.right.key]
-            require(
-                given == key,
-                "by of a lookup",
-                given=f"{self.by} ({given})",
-                expected=f"a {key}, as the keys of the table are",
-                remedy="look up by another field, or key the table with stream(topic).select_key(...).to_table()",
-            )
+            require(given == key, "lookup-by-another-type", given=f"{self.by} ({given})", key=key)
         assert self.fields
 
     @property

@@ -140,12 +140,7 @@ def is_key(tree: Expression, node: Node) -> bool:
 
 def out_of_order(node: WindowedAggregate, key: Any, before: str, now: str) -> Terminal:
     """The error of a ``node`` that ``folds_by_key``: the record ``now`` would come before one that was taken."""
-    return Terminal(
-        f"{node}: records of one key come from two partitions, and a later one is in the lower partition",
-        given=f"key {key!r} at {before}, then at {now}",
-        expected="every key in one partition: reduce and fold take values by partition and offset",
-        remedy="put in_order(grace=...) before it, so that event time is their order, and reset the stream",
-    )
+    return Terminal.of("record-out-of-order", given=f"key {key!r} at {before}, then at {now}", node=node)
 
 
 def keyed_by(node: Node) -> frozenset[str]:

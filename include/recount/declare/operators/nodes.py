@@ -37,19 +37,9 @@ class Source:
     key: str = KEY
 
     def __post_init__(self) -> None:
+        require(self.topic.value is not None, "source-without-a-value", given=self.topic.name)
         require(
-            self.topic.value is not None,
-            "source",
-            given=self.topic.name,
-            expected="a topic with a declared value",
-            remedy="declare Topic(value=RecordSchema.of(...)) or Topic(value=PlainValue.of(...))",
-        )
-        require(
-            len(self.topic.name) <= LONGEST_SOURCE,
-            "source",
-            given=self.topic.name,
-            expected=f"a topic whose name has at most {LONGEST_SOURCE} characters: that of its dead letters has more",
-            remedy="write the records to a topic with a shorter name, and read that",
+            len(self.topic.name) <= LONGEST_SOURCE, "source-name-too-long", given=self.topic.name, most=LONGEST_SOURCE
         )
 
     @property
@@ -154,20 +144,10 @@ class WindowedAggregate(OneInput):
     emission: Emission
 
     def __post_init__(self) -> None:
-        require_each(
-            "windows",
-            [self.windows],
-            Windows,
-            expected="windows",
-            remedy='windowed_by(tumbling("5 min", grace="1 min")), or hopping, sliding, session, all_time, last_n',
-        )
+        require_each("not-windows", [self.windows], Windows)
         require_aggregates(self.aggregates)
         require(
-            self.has_bounds or self.emission.kind != "final",
-            "emission",
-            given=f"final, {self.windows}",
-            expected="each record or each batch: this window never closes",
-            remedy="emit_each_batch()",
+            self.has_bounds or self.emission.kind != "final", "window-that-never-closes", given=f"final, {self.windows}"
         )
         bounds = (WINDOW_START, WINDOW_END)
         require_free("aggregates", self.aggregates, taken=(self.input.key, *bounds))

@@ -40,19 +40,11 @@ def require_order(nodes: Iterable[Node]) -> None:
             elsewhere = next(_made_elsewhere(node.input), None)
             require(
                 elsewhere is None,
-                "in_order",
+                "in-order-of-derived-records",
                 given=f"the rows of {elsewhere}, which derives rows or holds records back",
-                expected="records straight from topics; filters, maps, merges, lookups without grace may stand between",
-                remedy="put in_order before that, or write the rows to a topic and read them from there",
             )
         if isinstance(node, Process) and node.on_timer is not None:
-            require(
-                not _is_below(node.input),
-                f"{node}: on_timer",
-                given="timers, below in_order",
-                expected="a processor without timers: they go by the stream time of the key's own partition",
-                remedy="leave the timer out, or process a topic whose keys each live in one partition",
-            )
+            require(not _is_below(node.input), "timers-of-derived-records", given="timers, below in_order", node=node)
 
 
 def leaves_at_once(node: Node) -> bool:
@@ -106,28 +98,24 @@ def require_followed(nodes: Iterable[Node]) -> None:
             lost = {WINDOW_START, WINDOW_END} - node.fields.keys()
             require(
                 not lost,
-                f"{node}",
+                "withdrawn-without-their-window",
                 given=f"results that can be withdrawn after they have left, without {' and '.join(sorted(lost))}",
-                expected="results with their window: a withdrawn one is known by it",
-                remedy="keep both: .select('window_start', 'window_end', ...)",
+                node=node,
             )
         if isinstance(node, WithFields | Select) and can_be_withdrawn(node.input):
             anew = sorted(_computed(node) & {node.key, WINDOW_START, WINDOW_END})
             require(
                 not anew,
-                f"{node}",
+                "withdrawn-under-another-key",
                 given=f"{', '.join(anew)} computed again, of results that can be withdrawn after they have left",
-                expected="their key and window as they are: a withdrawn result has no other field to compute them of",
-                remedy="give the field another name; for another key write the results to a topic, and read them in"
-                " another topology, withdrawn ones as null values",
+                node=node,
             )
         for above in node.inputs:
             require(
                 isinstance(node, _FOLLOW) or not can_be_withdrawn(above),
-                f"{node}",
+                "withdrawn-to-an-operator",
                 given=f"{above}, of which a result can be withdrawn after it has left",
-                expected="windows, filters, fields, selections and sinks below it: these follow",
-                remedy="write the results to a topic, and read them in another topology, withdrawn ones as null values",
+                node=node,
             )
 
 
@@ -155,11 +143,9 @@ def require_histories(nodes: Iterable[Node]) -> None:
         if isinstance(node, StreamTableJoin) and node.history_ms is not None:
             require(
                 can_be_bounded(node.left),
-                f"history of {node}",
+                "history-without-a-bound",
                 given=f"the rows of {node.left}, of which the log does not tell in which batch they come",
-                expected="records of topics, in order or first ones too, or pairs of an inner join; filters and maps "
-                "may stand between",
-                remedy="leave the history out: it is unlimited then; or look the row up further up",
+                node=node,
             )
 
 

@@ -45,13 +45,7 @@ class Deduplicate(OneInput):
 
     def __post_init__(self) -> None:
         given = type_of(self.by, self.input.fields)
-        require(
-            given is not None and given.kind != "list",
-            "deduplicate",
-            given=f"{self.by} ({given})",
-            expected="an id: a text, a number or a boolean",
-            remedy="choose a field by which two records are the same",
-        )
+        require(given is not None and given.kind != "list", "id-of-no-plain-type", given=f"{self.by} ({given})")
 
     @property
     def delay_ms(self) -> int:
@@ -113,12 +107,7 @@ class KeyState:
 
 def two_partitions(processor: object, key: Any, before: tuple[str, int], now: tuple[str, int]) -> Terminal:
     """The error of a ``processor`` that remembers something of a ``key`` whose records come from two partitions."""
-    return Terminal(
-        f"{processor}: records of one key come from two partitions",
-        given=f"key {key!r} in {before} and {now}",
-        expected="every key in one partition, so that its records have an order",
-        remedy="repartition through a topic first: write them there under this key, and process that topic",
-    )
+    return Terminal.of("key-in-two-partitions", given=f"key {key!r} in {before} and {now}", processor=processor)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -182,24 +171,18 @@ def _from_json(state: KeyState) -> Any:
 
 
 def _not_plain(state: KeyState, detail: str) -> Terminal:
-    return Terminal(
-        f"a processor remembers of key {state.key!r} what is no plain JSON",
-        given=f"{state.remembered!r}: {detail}",
-        expected="dicts with text keys, lists, texts, numbers, booleans and None",
-        remedy="convert it before it is remembered: a Decimal to text, a tuple or a set to a list",
-    )
+    return Terminal.of("remembered-no-json", given=f"{state.remembered!r}: {detail}", key=state.key)
 
 
 def count_timer(state: KeyState, at_ms: int, processor: object) -> None:
     """Count a timer of ``processor`` that goes off; raises ``Terminal`` for one more than ``MOST_FIRINGS``."""
     state.fired += 1
     if state.fired > MOST_FIRINGS:
-        raise Terminal(
-            f"{processor}: more than {MOST_FIRINGS:,} timers of one key went off without a record of the key",
+        raise Terminal.of(
+            "timers-without-an-end",
             given=f"key {state.key!r}, the timer at {at_ms} ms; further timers {sorted(state.timers_ms)[:3]}",
-            expected="timers that come to an end: event time can leap by years from one record to the next",
-            remedy="let on_timer set no further timer after so many, or a later one;"
-            " and look for records whose time is wrong",
+            processor=processor,
+            most=MOST_FIRINGS,
         )
 
 

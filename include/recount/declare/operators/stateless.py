@@ -130,13 +130,7 @@ class Repartition(OneInput):
     partitions: int
 
     def __post_init__(self) -> None:
-        require(
-            type(self.partitions) is int and self.partitions > 0,
-            "repartition",
-            given=self.partitions,
-            expected="at least 1 partition",
-            remedy="choose the number of tasks",
-        )
+        require(type(self.partitions) is int and self.partitions > 0, "repartition-into-nothing", given=self.partitions)
 
     def __str__(self) -> str:
         return f"repartition to {self.partitions}"
@@ -170,13 +164,7 @@ class Merge:
 
     def __post_init__(self) -> None:
         keys = {(node.key, str(node.fields[node.key])) for node in self.inputs}
-        require(
-            len(keys) == 1,
-            "merge",
-            given=sorted(keys),
-            expected="streams whose keys have one name and type",
-            remedy="give them the same key with select_key first",
-        )
+        require(len(keys) == 1, "merge-of-two-keys", given=sorted(keys))
         if self.names is not None:
             for node in self.inputs:
                 others = [name for name in node.fields if not name.startswith(INTERNAL)]
@@ -186,9 +174,7 @@ class Merge:
             for name, kind in node.fields.items():
                 types.setdefault(name, set()).add(str(kind))
         unlike = sorted(name for name, kinds in types.items() if len(kinds) > 1)
-        require(
-            not unlike, "merge", given=unlike, expected="one type for each field", remedy="rename or convert the field"
-        )
+        require(not unlike, "merge-of-two-types", given=unlike)
 
     @property
     def key(self) -> str:

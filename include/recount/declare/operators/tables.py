@@ -105,10 +105,8 @@ class Suppress(OneInput):
     def __post_init__(self) -> None:
         require(
             self.max_rows is None or (type(self.max_rows) is int and self.max_rows > 0),
-            "max_rows",
+            "max-rows-no-count",
             given=self.max_rows,
-            expected="an integer > 0, or None: as many as there are",
-            remedy="leave it out, or say how many rows may be held",
         )
 
     @property

@@ -220,11 +220,13 @@ class BatchProcessor:
         clock = PartitionClock.after(last)
         astray = {key: part.end for key, part in clock.partitions.items() if span.start.get(key, part.end) != part.end}
         if astray:
-            raise Terminal(
-                f"batch {order[0]}/{order[1]} of {self._topology.name} does not begin where the ledger ends",
+            raise Terminal.of(
+                "batch-not-behind-the-ledger",
                 given={key: span.start[key] for key in astray},
+                generation=order[0],
+                batch=order[1],
+                name=self._topology.name,
                 expected=str(astray),
-                remedy="remove the checkpoint folder: the stream goes on from the ledger",
             )
         self._appended = last.appended if last else {}
         self._computation.recover(self._tables, order, clock)
@@ -253,12 +255,12 @@ class BatchProcessor:
             return
         first = rejected.sort("topic", "partition", "offset").row(0, named=True)
         place = RecordPlace(topic=first["topic"], partition=first["partition"], offset=first["offset"])
-        raise Terminal(
-            f"{quantity(rejected.height, 'bad record')}, and {self._topology.name} is declared to fail on them",
+        raise Terminal.of(
+            "bad-records-fail-the-stream",
             given=f"{place}: {first['reason']}, {first['detail']}",
-            expected="records as the topic's schema declares them, which the topology's functions take",
-            remedy='mend the producer or the function, or declare on_bad_record="dead-letter"; to go on without this '
-            f"record: {set_aside_command(self._topology.name, place)}",
+            records=quantity(rejected.height, "bad record"),
+            name=self._topology.name,
+            command=set_aside_command(self._topology.name, place),
         )
 
     def _proof(self, span: BatchRange, computed: Computed, rows: BatchRows) -> BatchProof:

@@ -137,11 +137,11 @@ class AppendOnlyTable:
     def _require_columns(self, table: DeltaTable) -> None:
         missing = sorted(set(self.schema) - {field.name for field in table.schema().fields})
         if missing:
-            raise Terminal(
-                f"{self.path} was made by another release, or for another declaration",
+            raise Terminal.of(
+                "table-of-another-release",
                 given=f"a table without {', '.join(missing)}",
-                expected=f"the columns {', '.join(self.schema)}",
-                remedy="let the stream begin again under another name, or go back to that release",
+                path=self.path,
+                schema=", ".join(self.schema),
             )
 
     def append(
@@ -202,13 +202,8 @@ class AppendOnlyTable:
             if not (is_unmet or isinstance(error, SchemaMismatchError) or any(one in text for one in _UNTRIED)):
                 raise
             told = _UNMET if is_unmet else text[:_MOST_CHARACTERS]
-            raise Terminal(
-                f"{self.path} refuses rows of its own stream",
-                given="; ".join([told, *self._set_by_others(table)]),
-                expected="the table as the stream made it, or constraints that its rows meet and that delta-rs can try",
-                remedy="take off what others have set (ALTER TABLE … DROP CONSTRAINT, ALTER COLUMN … DROP NOT NULL,"
-                " DROP COLUMN, DROP FEATURE), or restore the table from a backup, and start the stream again: it then"
-                " writes here what is missing",
+            raise Terminal.of(
+                "table-refuses-its-rows", given="; ".join([told, *self._set_by_others(table)]), path=self.path
             ) from None
 
     def _set_by_others(self, table: DeltaTable) -> Iterator[str]:
@@ -337,10 +332,5 @@ class LedgerTable:
     def _entry(self, log: CommitLog, version: int) -> Entry | None:
         info = log.info(version)
         if info is None:
-            raise Terminal(
-                "a proof is neither in the log of the state table nor in the ledger",
-                given=f"{self._state.path}, version {version}",
-                expected=f"every version after those that {self.table.path} says it has",
-                remedy="bring back the folder of the ledger, or the removed commit, from a backup",
-            )
+            raise Terminal.of("proof-missing", given=f"{self._state.path}, version {version}", path=self.table.path)
         return Entry.of_commit(info, log.place(version))

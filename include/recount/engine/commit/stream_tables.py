@@ -140,12 +140,8 @@ class StreamTables:
         """Raise ``Terminal`` where a table of results has rows: before the first start they are of another stream."""
         filled = sorted(name for name, table in self.outputs.items() if table.has_rows())
         if filled:
-            raise Terminal(
-                f"stream {self._name} has never run, and there are results already",
-                given=f"rows in {', '.join(f'outputs/{name}' for name in filled)}",
-                expected="no rows: they would be written a second time, to the topic as well",
-                remedy="was the stream renamed? Give it its name back, or let it write to another topic; was its state"
-                " lost? Restore streams and declarations from a backup of the same time",
+            raise Terminal.of(
+                "results-of-nobody", given=f"rows in {', '.join(f'outputs/{name}' for name in filled)}", name=self._name
             )
 
     def create(self) -> None:
@@ -209,9 +205,10 @@ def _has(table: AppendOnlyTable, stream: str, batch: tuple[str, int]) -> bool:
 
 
 def _restored(table: AppendOnlyTable, last: BatchProof, found: str) -> Terminal:
-    return Terminal(
-        f"a table of {last.stream} is not from the time of the others: was it restored from a backup alone?",
+    return Terminal.of(
+        "table-of-another-time",
         given=f"{table.path}: {found}",
-        expected=f"the rows up to batch {last.generation}/{last.batch}, the last one in the ledger",
-        remedy=f"restore all tables of the stream from one backup, or `recount reset {last.stream}`",
+        stream=last.stream,
+        generation=last.generation,
+        batch=last.batch,
     )

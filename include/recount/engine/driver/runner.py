@@ -291,11 +291,10 @@ class StreamRunner:
         repeated = []
         if last is not None and self._work.lacks(last, in_flight=resumption.in_flight is not None):
             if enacted is not None and enacted.after is not None and last.order <= enacted.after:
-                raise Terminal(
-                    f"a table of {self._work.name} lacks its last batch, which was made by the declaration before",
+                raise Terminal.of(
+                    "table-lacks-a-batch-of-before",
                     given=f"batch {last.generation}/{last.batch}, upgraded after it",
-                    expected="tables of one time",
-                    remedy=f"restore all tables of the stream from one backup, or `recount reset {self._work.name}`",
+                    name=self._work.name,
                 )
             repeated.append(Unfinished.of_proof(last))
         if resumption.unfinished is not None:

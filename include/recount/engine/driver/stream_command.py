@@ -71,12 +71,7 @@ def stream(
 ) -> None:
     """Run a stream, or all streams of a group, in this process until it is stopped."""
     if (name is None) == (group is None):
-        raise Terminal(
-            "nothing to run, or too much",
-            given=f"--stream {name}, --group {group}",
-            expected="either --stream NAME or --group NAME",
-            remedy="name one of them",
-        )
+        raise Terminal.of("nothing-to-run", given=f"--stream {name}, --group {group}")
     settings = Settings.from_environment(os.environ).acting_as("stream")
     write_log(settings.log_format, has_streams=group is not None)
     declarations = declared(settings.topologies)
@@ -134,11 +129,10 @@ def _run_group(
     finally:
         session.stop()
     if host.failures and not host_options.on_order:
-        raise Terminal(
-            f"streams of group {group} failed",
+        raise Terminal.of(
+            "streams-of-a-group-failed",
             given="; ".join(f"{name}: {error}" for name, error in host.failures.items()),
-            expected="every stream to end well",
-            remedy="see the remedies; the other streams are not concerned",
+            group=group,
         )
 
 

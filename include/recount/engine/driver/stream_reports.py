@@ -259,11 +259,10 @@ def require_alone(connection: Connection, group: str) -> None:
     status = status_of(connection, status_of_group(group))
     if status is None or not is_driven(status):
         return
-    raise NotAlone(
-        f"group {group} has a driver",
+    raise NotAlone.of(
+        "group-has-a-driver",
         given=f"pid {status.pid} on {status.host}, heartbeat at {told_time(status.heartbeat_ms)} UTC",
-        expected="one driver for a group",
-        remedy="order it to run the stream, or end it first",
+        group=group,
     )
 
 

@@ -303,10 +303,5 @@ def with_raw(rows: pl.DataFrame, read: ReadAgain) -> pl.DataFrame:
     raw = read(rows.select(list(PLACE)))
     found = rows.join(raw, on=list(PLACE), how="inner", maintain_order="left")
     if found.height != rows.height:
-        raise Terminal(
-            "a record that a batch has read is not there when it is read again",
-            given=f"{found.height} of {rows.height} records",
-            expected="the offsets of a batch hold the same records as long as it runs",
-            remedy="look for retention that is shorter than a batch takes, then start the stream again",
-        )
+        raise Terminal.of("record-not-there-again", given=f"{found.height} of {rows.height} records")
     return found

@@ -95,12 +95,11 @@ def _asked(address: str, payload: bytes) -> Blobs:
 
 
 def _no_answer(request: Request, error: Exception) -> Transient:
-    return Transient(
-        f"the process that holds part {request.number} of the keys does not answer",
+    return Transient.of(
+        "part-host-silent",
         given=f"{type(error).__name__}: {error}" if str(error) else "it has ended twice in one batch",
-        expected=f"a process that is reached through {_folder()}, a folder of this user alone",
-        remedy="where the system has killed it for want of memory, give the machine more, or the stream smaller batches"
-        " (--max-offsets); nothing is lost, the stream goes on after its last batch",
+        number=request.number,
+        folder=_folder(),
     )
 
 

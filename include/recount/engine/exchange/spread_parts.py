@@ -139,12 +139,7 @@ class SpreadParts:
     def _joined(self, stage: RecordStage, made: Sequence) -> dict[str, pl.DataFrame]:  # type: ignore[type-arg]
         missing = set(range(self._parts)) - {row.part for row in made}
         if missing:
-            raise Transient(
-                "parts of a stream have not answered",
-                given=f"no answer of the parts {sorted(missing)}",
-                expected=f"one of each of {self._parts}",
-                remedy="the stream is started again by itself; where it comes back, report it with the driver's log",
-            )
+            raise Transient.of("parts-unanswered", given=f"no answer of the parts {sorted(missing)}", parts=self._parts)
         for row in made:
             if row.name == FAILED:
                 raise pickle.loads(row.ipc)  # noqa: S301 - from our own tasks

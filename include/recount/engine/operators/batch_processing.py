@@ -237,12 +237,7 @@ class ProcessOperator:
 def _require_log_order(node: Node) -> None:
     """Refuse to process rows that do not reach the operator as the log has them."""
     for holding in _holding(node):
-        raise NotExpressible(
-            "a processor cannot read what another operator has held back or derived",
-            given=str(holding),
-            expected="records straight from a topic; filters, maps and lookups without grace may stand between",
-            remedy="write them to a topic, and process that topic in a topology of its own",
-        )
+        raise NotExpressible.of("processor-of-derived-records", given=str(holding))
 
 
 def _comes_in_order(node: Node) -> bool:

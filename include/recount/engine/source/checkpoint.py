@@ -77,12 +77,7 @@ class Checkpoint:
         """The query id, the same over restarts and another one for another checkpoint; known once the query started."""
         text = self._read("metadata")
         if text is None:
-            raise Terminal(
-                "no checkpoint",
-                given=self._location,
-                expected="a started query's checkpoint",
-                remedy="start the stream again: it goes on from its ledger",
-            )
+            raise Terminal.of("no-checkpoint", given=self._location)
         return str(json.loads(text)["id"])
 
     def last_planned(self) -> BatchRange | None:
@@ -107,23 +102,17 @@ class Checkpoint:
     def _planned(self, batch: int) -> tuple[int, dict[Partition, int]]:
         _version, metadata, *sources = self._lines(f"offsets/{batch}")
         if len(sources) != self._sources:
-            raise Terminal(
-                "a checkpoint of another query",
+            raise Terminal.of(
+                "checkpoint-of-another-query",
                 given=f"{self._location}, Kafka sources: {len(sources)}",
-                expected=f"Kafka sources: {self._sources}, one for the topics of each layer that a batch reads",
-                remedy="give the stream a new, empty checkpoint: it goes on from the batch ledger",
+                sources=self._sources,
             )
         return int(json.loads(metadata)["batchTimestampMs"]), _merged(sources)
 
     def _lines(self, name: str) -> list[str]:
         text = self._read(name)
         if text is None:
-            raise Terminal(
-                "a file of the checkpoint is missing",
-                given=f"{self._location}/{name}",
-                expected="the checkpoint as Spark wrote it",
-                remedy="give the stream a new, empty checkpoint: it goes on from the batch ledger",
-            )
+            raise Terminal.of("checkpoint-incomplete", given=f"{self._location}/{name}")
         return text.strip().split("\n")
 
     def _read(self, name: str) -> str | None:

@@ -246,43 +246,39 @@ class Known:
         planned = self.checkpoint
         if planned and planned.identity == self.last.checkpoint_id and planned.span.batch <= self.last.batch:
             return  # nothing was begun after the last batch of the ledger
-        raise OutOfStep(
-            f"whether Kafka has a batch of {self.stream} that its ledger has not cannot be known",
+        raise OutOfStep.of(
+            "last-batch-unknown",
             given=f"neither offsets of its group nor a position; the ledger ends with {self._ledger()}",
-            expected="a position on the topic recount.positions, which every batch writes",
-            remedy=f"is it the cluster that the stream wrote to? else `recount reset {self.stream}`",
+            stream=self.stream,
         )
 
     def _older_than_kafka(self) -> OutOfStep:
-        return OutOfStep(
-            f"the tables of {self.stream} are older than what Kafka has of it: were they restored from a backup?",
+        return OutOfStep.of(
+            "tables-older-than-kafka",
             given=f"Kafka has {self.kafka}, the ledger ends with {self._ledger()}",
-            expected="a ledger that ends with the batch that Kafka has, or with the one before",
-            remedy=f"restore a newer backup of all tables of the stream, or `recount reset {self.stream}`",
+            stream=self.stream,
         )
 
     def _behind(self) -> OutOfStep:
-        return OutOfStep(
-            f"Kafka is behind the tables of {self.stream}: were its group's offsets reset, or the cluster restored?",
+        return OutOfStep.of(
+            "kafka-older-than-tables",
             given=f"Kafka has {self.kafka}, the ledger ends with {self._ledger()}",
-            expected="the batch with which the ledger ends, or the one after",
-            remedy=f"restore the tables of the same time, or `recount reset {self.stream}`",
+            stream=self.stream,
         )
 
     def _older_than_checkpoint(self, checkpoint: Planned) -> OutOfStep:
-        return OutOfStep(
-            f"the tables of {self.stream} are older than its checkpoint: were they restored from a backup?",
+        return OutOfStep.of(
+            "tables-older-than-the-checkpoint",
             given=f"{checkpoint}, the ledger ends with {self._ledger()}",
-            expected="a checkpoint that has planned no more than the batch after the last one of the ledger",
-            remedy=f"restore a newer backup of all tables of the stream, or `recount reset {self.stream}`",
+            stream=self.stream,
         )
 
     def _other_checkpoint(self, checkpoint: Planned) -> OutOfStep:
-        return OutOfStep(
-            f"the checkpoint of {self.stream} does not go with its ledger: was it restored from a backup?",
+        return OutOfStep.of(
+            "checkpoint-of-another-ledger",
             given=f"{checkpoint}, the ledger ends with {self._ledger()}, Kafka has {self.kafka}",
-            expected="the checkpoint of the last batch, or an empty folder",
-            remedy=f"remove the checkpoint folder {checkpoint.folder}: the stream goes on from the ledger",
+            stream=self.stream,
+            folder=checkpoint.folder,
         )
 
     def _ledger(self) -> str:
@@ -351,11 +347,10 @@ class SameTopics:
 
     def _other(self, found: Difference) -> OtherTopic:
         stream = self._work.name
-        return OtherTopic(
-            f"{found.place} is not the topic that {stream} has read: it was created again, or is on another cluster",
+        return OtherTopic.of(
+            "another-topic-of-that-name",
             given=f"topic id {found.actual}",
-            expected=f"topic id {found.expected}, as in the ledger",
-            remedy=f"`recount reset {stream}` begins again with this topic; where it has the same records at the same"
-            " offsets, as a copy of the former cluster, audit a stream that reads it, accept what the audit says of"
-            " the topic (`recount findings accept`), and start again",
+            place=found.place,
+            stream=stream,
+            expected=found.expected,
         )

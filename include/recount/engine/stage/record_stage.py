@@ -285,12 +285,7 @@ class RecordStage:
             if batch.num_rows:
                 before, place = place, partition_of(batch)
                 if intake and place != before:
-                    raise Terminal(
-                        "records of two partitions in one task",
-                        given=place,
-                        expected=str(before),
-                        remedy="a fault of Recount: report it, with the log of the driver",
-                    )
+                    raise Terminal.of("two-partitions-in-a-task", given=place, expected=str(before))
                 intake = intake or self._intake(place)
                 taken, bad = intake.take(batch)
                 good.append(taken)

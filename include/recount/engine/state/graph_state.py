@@ -98,11 +98,8 @@ class GraphState:
         """
         unknown = set(since["state"].unique()) - self._states.keys() - {HEAD}
         if unknown:
-            raise Terminal(
-                "the state of another topology",
-                given=", ".join(sorted(unknown)),
-                expected=", ".join(sorted(self._states)),
-                remedy="give the changed topology a new name, or reset the stream",
+            raise Terminal.of(
+                "state-of-another-topology", given=", ".join(sorted(unknown)), expected=", ".join(sorted(self._states))
             )
         is_same = _parts_of_heads(since) == self._part.parts
         mine = pl.col(PART) == self._part.number
@@ -172,12 +169,7 @@ class StoredState:
             return pl.DataFrame(schema=STATE_SCHEMA)
         table = pl.scan_delta(self.path)
         if ROWS not in table.collect_schema():
-            raise Terminal(
-                "the state table has the form of an earlier release",
-                given=self.path,
-                expected="the form of this release, which a start gives it",
-                remedy="start the stream with this release and stop it, audit it, then run this again",
-            )
+            raise Terminal.of("state-of-an-earlier-release", given=self.path)
         return table.filter(pl.col("state") == self.state).collect()
 
 

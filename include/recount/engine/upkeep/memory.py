@@ -183,13 +183,7 @@ class Headroom:
             f"at least {_mib(self._needed)} more taken by most of the last {len(self._took)} batches",
             f"rows kept: {kept}",
         ]
-        return Terminal(
-            "no memory is left for another batch",
-            given="; ".join(said),
-            expected="as much as most of the last batches took",
-            remedy="give the driver more memory, smaller batches (--max-offsets), or keep less: shorter windows, join "
-            "intervals and graces; nothing is lost, the stream goes on after its last batch",
-        )
+        return Terminal.of("no-memory-for-a-batch", given="; ".join(said))
 
 
 def _mib(size: int | None) -> str:
