@@ -8,7 +8,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -16,11 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 import typer
-from examples.shop.shop_outcome import ShopNight, newest_of
-from examples.shop.shop_records import SHARES, TABLES, Pace, Planted, ShopFlow, last_records
+from examples.shop.shop_outcome import ShopNight
+from examples.shop.shop_records import SHARES, Pace, Planted, ShopFlow
 
 from recount.audit.audit_commands import audit
-from recount.declare.plain_values import PlainValue
 from recount.declare.registry import declared
 from recount.declare.schema import BadRecord
 from recount.profile.home import Home
@@ -141,16 +139,6 @@ def test_the_command_is_one_that_recount_audit_knows(home: Home, streams: list[s
     assert given["expectations"] is False
 
 
-def test_the_newest_certificate_of_a_stream_is_that_with_the_highest_number(home: Home) -> None:
-    assert newest_of(home, "ann") is None
-    folder = told_before(home, "ann").parent
-    for number in (10, 9):
-        (folder / f"audit-{number}.json").write_text(json.dumps({"sha256": "", "sequence": number}))
-    newest = newest_of(home, "ann")
-    assert newest is not None
-    assert newest.certificate.name == "audit-10.json"
-
-
 SOURCES = {one.topic.name: one.topic for stream in declared().topologies.values() for one in stream.sources}
 FLOW = ShopFlow(
     partitions={name: topic.partitions for name, topic in SOURCES.items()},
@@ -163,11 +151,6 @@ COUNT = 101 * 151 * 7
 @pytest.fixture(scope="module")
 def records() -> list[Planted]:
     return list(islice(FLOW, COUNT))
-
-
-def test_the_same_seed_gives_the_same_records() -> None:
-    one, same, other = (list(islice(replace(FLOW, seed=seed), 2_000)) for seed in (1, 1, 2))
-    assert one == same != other
 
 
 def test_every_source_topic_of_the_shop_gets_its_share(records: list[Planted]) -> None:
@@ -206,26 +189,3 @@ def test_late_records_are_ten_minutes_old_or_more_and_no_others_are(records: lis
     # one that is bad too, or a tombstone, is not late
     assert COUNT // 101 * 0.98 < len(late) < COUNT // 101
     assert {topic for topic, share in SHARES.items() if share > 1} <= {one.arrival.topic for one in late}
-
-
-def test_rows_of_tables_are_deleted_and_no_other_value_is_null(records: list[Planted]) -> None:
-    deleted = Counter(one.arrival.topic for one in records if one.arrival.value is None)
-    assert deleted.keys() == set(TABLES)
-    for topic, count in deleted.items():
-        assert SOURCES[topic].cleanup_policy == "compact"
-        assert count == pytest.approx(sum(one.arrival.topic == topic for one in records) / 7, rel=0.05)
-
-
-def test_every_minute_has_a_burst(records: list[Planted]) -> None:
-    by_second = Counter(one.due_ms // 1_000 % 60 for one in records[: 60 * 100 * 10])
-    calm = {by_second[second] for second in range(55)}
-    assert max(calm) - min(calm) <= 10
-    assert min(by_second[second] for second in range(55, 60)) > 3.9 * max(calm)
-    assert records[60 * 100].due_ms == 60_000
-
-
-def test_each_partition_of_each_topic_has_a_last_record_that_can_be_decoded() -> None:
-    found = last_records(FLOW.partitions, 7)
-    assert Counter(one.topic for one in found) == FLOW.partitions
-    assert not any(is_bad(Planted(due_ms=0, arrival=one)) for one in found)
-    assert all(isinstance(SOURCES[one.topic].value, PlainValue) or b"closing" in (one.value or b"") for one in found)

@@ -43,14 +43,6 @@ def test_s1_a_session_is_cut_at_a_day() -> None:
     assert [clicks for _, clicks in sessions(driver)] == [49, 1]
 
 
-def test_s1_a_click_after_the_gap_of_its_partition_is_late() -> None:
-    driver = TopologyDriver(shop.click_sessions)
-    click(driver, 1, HALF_HOUR_MS)
-    assert click(driver, 2, 0) == "counted"
-    click(driver, 3, 2 * HALF_HOUR_MS + 1)
-    assert driver.pipe("click-events", key="c4", value={"user_id": "bob", "page": "/"}, timestamp_ms=0) == "late"
-
-
 def test_s25_visits_are_merged_cleaned_passed_through_branched_split_and_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -75,9 +67,3 @@ def test_s25_visits_are_merged_cleaned_passed_through_branched_split_and_counted
     ]
     noted = [record.getMessage() for record in caplog.records]
     assert (noted.count("page of no section: /"), len(noted)) == (1, 6)
-
-
-def test_s25_a_topology_can_be_printed() -> None:
-    text = TopologyDriver(shop.section_visits).describe()
-    words = ("merge", "peek", "map to", "filter", "through visits", "flat-map", "select key", "repartition", "for each")
-    assert [word for word in words if word not in text] == []

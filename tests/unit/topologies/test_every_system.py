@@ -10,13 +10,11 @@ import pytest
 
 from recount.audit.compare.identity import identity_of
 from recount.declare.registry import Declarations, declared
-from recount.declare.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.declare.topics import Topic
 from recount.declare.topology import Topology
 from recount.recompute.operators.log_order import NotRecomputable
 
 ROWS = [f"S{number}" for number in range(1, 26)]
-COMPACTED_SOURCES = {"customers", "users", "user-profiles"}
-COMPACTED_RESULTS = {"customer-stats", "order-counts", "region-counts"}
 SHOP = declared()
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[2] / "docs" / "shop.md").read_text()
@@ -53,15 +51,3 @@ def test_the_audit_can_tell_which_row_of_a_sink_replaces_which(topology: Topolog
             identity_of(written)
         except NotRecomputable as refusal:
             pytest.fail(str(refusal))
-
-
-def test_compacted_topics_are_compacted_and_keep_the_last_record_of_each_key_for_ever() -> None:
-    compacted = {topic.name: topic for topic in SHOP.topics.values() if topic.cleanup_policy == "compact"}
-    assert set(compacted) >= COMPACTED_SOURCES | COMPACTED_RESULTS
-    assert {topic.retention_ms for topic in compacted.values()} == {UNLIMITED_RETENTION_MS}
-
-
-def test_a_compacted_source_has_an_archive_from_which_it_is_audited() -> None:
-    read = [source.topic for topology in SHOP.topologies.values() for source in topology.sources]
-    compacted = {topic.name for topic in read if topic.cleanup_policy == "compact"}
-    assert compacted | COMPACTED_SOURCES <= {archive.topic.name for archive in SHOP.archives.values()}

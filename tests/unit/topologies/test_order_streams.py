@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from recount.reference.topology_driver import TopologyDriver
-from recount.runtime.errors import Terminal
 from topologies import orders as shop
 
 HOUR_MS = 3_600_000
@@ -48,18 +46,6 @@ def test_s6_an_order_of_more_than_100_is_a_vip_order_whatever_it_said_before() -
     order(driver, "o1", 100, vip=True)
     order(driver, "o2", 100.01, vip=False)
     assert read(driver, "vip-orders", "order_id", "vip") == [("o2", True)]
-
-
-def test_s10_the_current_revenue_of_a_product_is_in_the_table_after_every_batch() -> None:
-    driver = TopologyDriver(shop.product_revenue)
-    with driver.batch():
-        order(driver, "o1", 10, product="tea", timestamp_ms=0)
-        order(driver, "o2", 5, product="tea", timestamp_ms=HOUR_MS - 1)
-        order(driver, "o3", 1, product="tea", timestamp_ms=HOUR_MS)
-    assert read(driver, "product-revenue", "product", "window_start", "hourly_revenue") == [
-        ("tea", 0, Decimal("15.00")),
-        ("tea", HOUR_MS, Decimal("1.00")),
-    ]
 
 
 def test_s10_an_hour_takes_orders_until_it_has_been_kept_for_a_day() -> None:
@@ -137,12 +123,6 @@ def test_s23_a_bad_record_is_set_aside_with_its_reason_and_place(
     [letter] = driver.dead_letters
     assert (letter.reason, letter.topic, letter.partition, letter.offset) == (reason, "orders", 3, 0)
     assert letter.detail
-
-
-def test_s23_a_stream_that_is_declared_to_fail_on_a_bad_record_fails() -> None:
-    driver = TopologyDriver(replace(shop.enriched_orders, on_bad_record="fail"))
-    with pytest.raises(Terminal):
-        driver.pipe("orders", key="o1", value=b"{", timestamp_ms=0)
 
 
 def test_s24_a_batch_lets_only_the_last_update_of_a_key_go_and_a_final_result_leaves_as_its_window_closes() -> None:

@@ -83,13 +83,3 @@ def test_s18_a_view_and_an_action_a_minute_apart_meet_and_have_the_user_as_of_th
     event = {"user_id": "ann", "page": "/", "action": "buy", "name": "Ann"}
     tiers = [(value.pop("tier"), value) for value in values(driver, "enriched-events")]
     assert tiers == [("gold", event), ("tin", event), ("tin", event)]
-
-
-def test_s18_a_pair_without_a_user_is_dropped_and_a_view_later_than_the_grace_too() -> None:
-    driver = TopologyDriver(shop.enriched_events)
-    view(driver, 0)
-    act(driver, 0)
-    assert values(driver, "enriched-events") == []
-    view(driver, 2 * MINUTE_MS)
-    assert view(driver, 50_000) == "counted"
-    assert view(driver, 49_999) == "late"

@@ -39,23 +39,10 @@ def test_s15_the_documents_tumbling_example_is_off() -> None:
     assert counted(shop.views_tumbling_1_min, 1_690_000_050_000) == [(1_690_000_020_000, 1_690_000_080_000, 1)]
 
 
-def test_s15_a_hopping_window_counts_from_its_start_until_before_its_end() -> None:
-    five_ms = 5 * MINUTE_MS
-    assert counted(shop.views_hopping_10_min, 2 * five_ms) == [(five_ms, 3 * five_ms, 1), (2 * five_ms, 4 * five_ms, 1)]
-
-
 def test_s15_a_view_is_in_all_six_hopping_windows_that_hold_it() -> None:
     """A document's function begins at the window that is aligned to the size: it finds [60 s, 120 s) only."""
     starts = [start for start, _, _ in counted(shop.views_hopping_60_s, 65 * SECOND_MS)]
     assert starts == [10_000, 20_000, 30_000, 40_000, 50_000, 60_000]
-
-
-def test_s15_a_hopping_window_takes_views_for_ten_seconds_more() -> None:
-    driver = TopologyDriver(shop.views_hopping_60_s)
-    view(driver, 69_999)
-    assert view(driver, 0) == ["counted"]
-    view(driver, 70_000)
-    assert view(driver, 0) == ["late"]
 
 
 def test_s15_every_view_has_a_sliding_window_that_ends_with_it_and_one_that_begins_after_it() -> None:
@@ -70,12 +57,6 @@ def test_s15_every_view_has_a_sliding_window_that_ends_with_it_and_one_that_begi
         (110_001, 140_001, 2),
         (120_001, 150_001, 1),
     ]
-
-
-def test_s15_views_five_minutes_apart_share_a_sliding_window() -> None:
-    five_ms = 5 * MINUTE_MS
-    assert (five_ms, 2 * five_ms, 2) in counted(shop.views_sliding_5_min, five_ms, 2 * five_ms)
-    assert max(views for *_, views in counted(shop.views_sliding_5_min, five_ms, 2 * five_ms + 1)) == 1
 
 
 def test_s15_views_ten_minutes_apart_are_one_session_and_a_millisecond_more_makes_two() -> None:
