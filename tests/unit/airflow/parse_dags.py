@@ -63,10 +63,6 @@ def parse(file: str) -> dict[str, Any]:
             name: {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
             for name, dag in bag.dags.items()
         },
-        "labels": {
-            name: {"shown": dag.dag_display_name, "tags": sorted(dag.tags), "owner": dag.owner}
-            for name, dag in bag.dags.items()
-        },
         "groups": {name: getattr(dag.task_dict.get("run"), "group", None) for name, dag in bag.dags.items()},
         "paused": {name: dag.is_paused_upon_creation for name, dag in bag.dags.items()},
         "first_runs": {name: first_run(dag) for name, dag in bag.dags.items()},

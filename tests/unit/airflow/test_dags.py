@@ -48,8 +48,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def parsed(files: dict[str, Any]) -> dict[str, Any]:
-    """What it says of all DAGs, whatever their file: tasks, labels, groups, first runs, rules, whether paused."""
-    kinds = ("dags", "labels", "groups", "first_runs", "rules", "paused")
+    """What it says of all DAGs, whatever their file: tasks, groups, first runs, rules, whether paused."""
+    kinds = ("dags", "groups", "first_runs", "rules", "paused")
     return {kind: {name: one for found in files.values() for name, one in found[kind].items()} for kind in kinds}
 
 
@@ -73,16 +73,6 @@ def test_every_stream_has_a_dag_and_every_topology_an_audit_and_a_backfill(parse
     assert set(parsed["dags"]) == of_topologies | of_streams | of_groups | others
     assert set(streams_of(declarations)) == of_streams
     assert set(nights_of(declarations)) == of_groups, "every stream of the shop shares a driver"
-
-
-def test_the_dags_of_a_stream_are_listed_together_and_found_by_kind_module_and_group(parsed: dict[str, Any]) -> None:
-    stream = {"shown": "unpaid-orders: stream", "tags": ["group:customers", "payments", "recount", "stream"]}
-    assert parsed["labels"]["stream__unpaid-orders"] == {**stream, "owner": "payments"}
-    audit = {"shown": "unpaid-orders: audit", "tags": ["audit", "group:customers", "payments", "recount"]}
-    assert parsed["labels"]["audit__unpaid-orders"] == {**audit, "owner": "payments"}
-    kinds = ("backfill__", "findings__")
-    owners = {found["owner"] for name, found in parsed["labels"].items() if name.startswith(kinds)}
-    assert owners == {"clicks", "customers", "fraud", "orders", "page_views", "payments", "windows"}
 
 
 TASKS = {

@@ -9,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.eventually import eventually
 
-from recount.airflow import deployed as deployed_module
 from recount.airflow.deployed import DeployedDeclarations, deployed, fingerprint_now, require_admitted
 from recount.declare.fingerprint import Declared
-from recount.declare.registry import StandIn, declared, packed, unpacked
+from recount.declare.registry import declared, packed, unpacked
 from recount.pages.charts import drawing
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
@@ -73,12 +71,6 @@ def test_a_deployment_that_cannot_be_read_leaves_the_former_one_and_says_why(dep
     assert (list(known.now().declarations.streams), known.now().problem) == (["mended"], None)
 
 
-def test_a_deployment_that_could_never_be_read_is_an_error(deploy: Callable[..., None]) -> None:
-    deploy("light", limit="1 / 0")
-    with pytest.raises(Terminal, match="ZeroDivisionError"):
-        DeployedDeclarations("parcels").now()
-
-
 def test_a_launch_that_would_be_refused_is_known_before_it(deploy: Callable[..., None], settings: Settings) -> None:
     """Item 1.4: Airflow sees which declaration is deployed now, whatever its own process has imported before."""
     here = replace(settings, topologies="parcels")
@@ -98,19 +90,6 @@ def test_a_launch_that_would_be_refused_is_known_before_it(deploy: Callable[...,
         deployed(here, "light")
 
 
-def test_what_no_file_tells_is_seen_after_a_minute(
-    deploy: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "limit.txt").write_text("1000")
-    deploy("light", limit=f"int(open({str(tmp_path / 'limit.txt')!r}).read())")
-    monkeypatch.setattr(deployed_module, "_LOOK_AGAIN_S", 0.0)
-    known = DeployedDeclarations("parcels")
-    known.now()
-    (tmp_path / "limit.txt").write_text("7777")
-    said = lambda: str(Declared.of(known.now().declarations.streams["light"]).document)  # noqa: E731
-    assert eventually(lambda: "7777" in said(), True)
-
-
 def test_the_shop_is_the_same_without_its_code() -> None:
     shop, read = declared(), unpacked(packed("topologies")).declarations
     assert list(read.streams) == list(shop.streams)
@@ -123,10 +102,3 @@ def test_the_shop_is_the_same_without_its_code() -> None:
         assert {arrow.of for arrow in found.arrows} == {arrow.of for arrow in expected.arrows}
         assert {box.text for box in found.boxes} == {box.text for box in expected.boxes}
         assert read.streams[name].health == topology.health
-
-
-def test_a_stand_in_has_the_name_of_the_function_and_cannot_be_called() -> None:
-    function = StandIn("topologies.page_views", "_then")
-    assert (function.__module__, function.__name__) == ("topologies.page_views", "_then")
-    with pytest.raises(Terminal, match=r"topologies\.page_views\._then"):
-        function()

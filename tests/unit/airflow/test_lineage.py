@@ -25,9 +25,8 @@ from openlineage.client.uuid import generate_new_uuid
 from tests.unit.airflow.test_nights import Task, issue
 
 from recount.airflow.approvals import BackfillOperator
-from recount.airflow.audits import AuditOperator, VerdictOperator
+from recount.airflow.audits import VerdictOperator
 from recount.airflow.lineage import StreamLineage
-from recount.airflow.nights import GroupAuditOperator
 from recount.airflow.streams import StreamOperator
 from recount.declare.limits import Health
 from recount.declare.registry import declared
@@ -178,17 +177,6 @@ def test_an_audit_is_told_with_its_certificate_and_what_it_found(
     [judged] = [one for one in after["inputs"] if one["name"].endswith("outputs/windowed_revenue")]
     [assertion] = judged["inputFacets"]["dataQualityAssertions"]["assertions"]
     assert (assertion["assertion"], assertion["success"]) == ("recount_audit", outcome == "match")
-
-
-def test_an_audit_and_the_night_of_a_group_read_sources_and_outputs(
-    settings: Settings, adapter: OpenLineageAdapter, tmp_path: Path
-) -> None:
-    audit = AuditOperator(task_id="audit", stream="order-counts", application=JOB)
-    read = [(BROKERS, "orders"), ("file", f"{settings.data}/outputs/order_counts")]
-    assert names(start(adapter, audit, tmp_path)["inputs"]) == read
-    night = GroupAuditOperator(task_id="night", group="g", streams=["order-counts", "region-counts"], application=JOB)
-    of_all = names(start(adapter, night, tmp_path)["inputs"])
-    assert of_all == [*read, ("file", f"{settings.data}/outputs/region_counts")], "a topic is there once"
 
 
 def test_a_backfill_writes_corrections_and_a_dry_run_nothing(

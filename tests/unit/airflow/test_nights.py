@@ -33,7 +33,7 @@ from recount.airflow.nights import LEFT_OUT, REFUSED, GroupAuditOperator
 from recount.airflow.notices import airflow_failures
 from recount.audit.certificate.certificate_files import EXIT_DISAGREED, EXIT_FAILED, outcome_of
 from recount.audit.certificate.summary import STATES
-from recount.runtime.errors import InvalidDeclaration, Terminal, Transient
+from recount.runtime.errors import Terminal, Transient
 from recount.runtime.settings import Settings
 
 STREAMS = ("clicks", "orders", "views")
@@ -136,14 +136,6 @@ def audit_all(context: Context, streams: tuple[str, ...] = STREAMS) -> None:
     GroupAuditOperator(task_id="audit", group="shop", streams=streams, application=Path("audit.py")).execute(context)
 
 
-def test_one_application_audits_all_streams_and_names_the_audit_of_each(night_settings: Settings) -> None:
-    task, context = night()
-    audit_all(context)
-    assert Application.asked == [list(STREAMS)]
-    assert set(task.pushed) == set(STREAMS)
-    assert all(certificate_of(night_settings, stream, audit).exists() for stream, audit in task.pushed.items())
-
-
 @pytest.mark.usefixtures("night_settings")
 def test_a_paused_stream_and_one_that_has_never_run_are_left_out_with_the_reason() -> None:
     task, context = night(paused=("orders",))
@@ -151,12 +143,6 @@ def test_a_paused_stream_and_one_that_has_never_run_are_left_out_with_the_reason
     assert Application.asked == [["clicks", "views"]]
     assert "paused" in task.pushed[f"{LEFT_OUT}orders"]
     assert "never run" in task.pushed[f"{LEFT_OUT}new"]
-
-
-@pytest.mark.usefixtures("night_settings")
-def test_where_all_are_left_out_no_application_starts() -> None:
-    audit_all(night(paused=STREAMS)[1])
-    assert Application.asked == []
 
 
 @pytest.mark.usefixtures("night_settings")
@@ -182,14 +168,6 @@ def test_a_cleared_night_that_judged_everything_is_audited_anew() -> None:
     audit_all(context)
     assert Application.asked == [list(STREAMS)] * 2
     assert again.pushed["orders"] != first.pushed["orders"]
-
-
-@pytest.mark.usefixtures("night_settings")
-def test_after_the_last_try_the_stream_s_own_task_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Application, "can", ("clicks", "views"))
-    task, context = night(try_number=2)
-    audit_all(context)
-    assert "orders" not in task.pushed
 
 
 @pytest.mark.usefixtures("night_settings")
@@ -403,16 +381,6 @@ def test_an_audit_that_could_not_judge_announces_nothing_and_one_that_did_announ
         GraceMissesOperator(task_id="a", stream=STREAM, audit="None", misses="None").execute(context)
     GraceMissesOperator(task_id="b", stream=STREAM, audit="1", misses="3").execute(context)
     assert context["outlet_events"][grace_misses(STREAM)].extra == {"audit": "1", "misses": 3}
-
-
-@pytest.mark.parametrize(
-    "error", [Terminal("broken"), InvalidDeclaration("field", given=1, expected="2", remedy="correct it")]
-)
-def test_terminal_errors_fail_without_a_retry(error: Terminal) -> None:
-    with pytest.raises(AirflowFailException) as failure, airflow_failures():
-        raise error
-    assert str(failure.value) == str(error)
-    assert failure.value.__cause__ is None, "the same would be shown twice"
 
 
 def test_what_is_behind_an_error_is_shown_with_it_transient_ones_may_be_retried_and_others_pass() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
@@ -23,7 +22,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput, Task
 from tests.unit.airflow.test_nights import Task, issue
 
 from recount.airflow.audits import VerdictOperator
-from recount.airflow.notices import SETTING, notifiers, notify, tell_of_deadline
+from recount.airflow.notices import SETTING, notifiers, notify
 from recount.airflow.streams import StreamOperator
 from recount.declare.limits import Health
 from recount.declare.registry import DEFAULT_MODULES
@@ -177,11 +176,3 @@ def test_what_waits_for_a_person_is_told(
     [received] = sink.received
     assert received["dag"] == approval.dag_id
     assert received["text"].startswith(f"{approval.subject} It waits for an answer under Required Actions. ")
-
-
-def test_a_missed_deadline_is_told(sink: Sink) -> None:
-    missed: Any = {"dag_run": {"dag_id": "night__orders", "dag_run_id": "scheduled__1"}, "deadline": {}}
-    asyncio.run(tell_of_deadline(context=missed))
-    assert sink.received == [
-        {"dag": "night__orders", "text": "night__orders: the run scheduled__1 has not ended by its deadline"}
-    ]

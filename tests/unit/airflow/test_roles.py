@@ -13,7 +13,6 @@ from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.providers.fab.auth_manager.fab_auth_manager import FabAuthManager
 from airflow.providers.fab.auth_manager.models import Role, User, metadata
 from airflow.providers.fab.auth_manager.security_manager.override import FabAirflowSecurityManagerOverride
-from airflow.providers.fab.www.security import permissions as of_fab
 from airflow.providers.fab.www.security_appless import ApplessAirflowSecurityManager
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
@@ -80,16 +79,6 @@ def test_everybody_with_a_role_sees_dags_and_pages_and_nobody_deletes_or_sees_co
         assert not manager.is_authorized_connection(method="GET", user=user(role))
         assert not manager.is_authorized_variable(method="GET", user=user(role))
         assert not manager.is_authorized_configuration(method="GET", user=user(role))
-
-
-def test_actions_and_resources_are_those_of_fab() -> None:
-    constants = {name: value for name, value in vars(of_fab).items() if isinstance(value, str)}
-    actions = {value for name, value in constants.items() if name.startswith("ACTION_")}
-    resources = {value for name, value in constants.items() if name.startswith("RESOURCE_")}
-    others = {"Assets", "Asset Aliases"}
-    for action, resource in frozenset().union(*PERMISSIONS.values()):
-        assert action in actions
-        assert resource.startswith("DAG:") or resource in resources | others
 
 
 def test_the_dags_of_a_kind_are_those_that_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

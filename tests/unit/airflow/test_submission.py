@@ -24,7 +24,6 @@ from recount.kafka.connection import Connection
 from recount.kafka.security import InvalidSecurity, security_of
 from recount.runtime.console import final_error_in
 from recount.runtime.errors import Terminal, Transient
-from recount.runtime.installation import class_archive
 from recount.runtime.settings import Settings
 
 
@@ -116,35 +115,6 @@ def test_the_namespace_of_pods_may_be_declared_and_must_be_said(
     assert not [word for word in words if "driver.pod.name" in word]
 
 
-@pytest.mark.parametrize("is_json", [False, True])
-def test_the_jvm_of_a_job_logs_as_the_settings_say(
-    monkeypatch: pytest.MonkeyPatch, settings: Settings, is_json: bool
-) -> None:
-    connect(monkeypatch, "local[1]")
-    logged = replace(settings, log_format="json" if is_json else "text")
-    made = submission(logged, java_options="-XX:+UseSerialGC")
-    [options] = [word for word in made.command if word.startswith("spark.driver.extraJavaOptions=")]
-    assert options.partition("=")[2].startswith("-XX:+UseSerialGC")
-    assert ("log4j2-json-layout" in options) is is_json
-
-
-def test_only_a_jvm_of_this_machine_has_its_classes_from_the_archive_beside_the_jars(
-    monkeypatch: pytest.MonkeyPatch, settings: Settings
-) -> None:
-    def archives(master: str, **more: str) -> int:
-        connect(monkeypatch, master, **more)
-        return sum("SharedArchiveFile" in word for word in submission(settings).command)
-
-    assert archives("local[1]") == 0
-    class_archive(Path(settings.jars)).touch()
-    assert archives("local[1]") == 1
-    monkeypatch.setenv("SPARK_HOME", "/opt/another")
-    assert archives("local[1]") == 0, "an archive holds for one Spark"
-    class_archive(Path(settings.jars)).touch()
-    assert archives("local[1]") == 1
-    assert archives("k8s://https://kubernetes.default.svc", **{"deploy-mode": "cluster", "namespace": "streams"}) == 0
-
-
 def test_spark_may_fetch_the_jars_itself_and_those_that_are_missing_are_terminal(
     monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
@@ -227,26 +197,6 @@ def test_login_and_password_are_the_user_s_and_the_extra_says_the_rest(
     found = Connection.of(secured)
     assert str(found.security) == "SASL_SSL SCRAM-SHA-512 as user of-admin"
     assert found.security.of_clients()["sasl.password"] == PASSWORD
-
-
-def test_a_connection_may_be_in_a_secrets_backend(tmp_path: Path) -> None:
-    extra = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
-    connection = {"conn_type": "kafka", "login": "of-bank", "password": PASSWORD, "extra": extra}
-    (tmp_path / "connections.json").write_text(json.dumps({"kafka_bank": connection}))
-    backend = {
-        "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
-        "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"connections_file_path": str(tmp_path / "connections.json")}),
-    }
-    code = "import json; from recount.airflow.submission import keys_of; print(json.dumps(keys_of('kafka_bank')))"
-    # Airflow makes its backends when it is imported
-    ended = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **backend}, capture_output=True, text=True, check=True
-    )
-    assert json.loads(ended.stdout.splitlines()[-1]) == {
-        "sasl.username": "of-bank",
-        "sasl.password": PASSWORD,
-        **extra,
-    }
 
 
 @pytest.mark.parametrize(("job", "role"), [("stream.py", "stream"), ("backfill.py", "stream"), ("audit.py", "audit")])
