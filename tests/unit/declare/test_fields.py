@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from recount.declare.aggregates import average, count, largest, smallest, total
+from recount.declare.aggregates import count
 from recount.declare.changes import describe, mermaid
 from recount.declare.expressions import col
-from recount.declare.fingerprint import Declared
-from recount.declare.functions import reason_of
 from recount.declare.operators.keys_and_fields import Origins, columns_read, fields_read, origins
-from recount.declare.operators.nodes import KEY, WindowedAggregate
+from recount.declare.operators.nodes import KEY
 from recount.declare.registry import declared
 from recount.declare.schema import LONG, STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream, table
-from recount.declare.windows import session, tumbling
+from recount.declare.windows import session
 
 _VALUE = RecordSchema.of(user=STRING, region=STRING, amount=LONG, note=STRING, at=LONG)
 _ORDERS = Topic(name="orders", key="id", value=_VALUE)
@@ -29,29 +27,6 @@ def test_a_projection_reads_what_its_expressions_name_and_the_key() -> None:
     read = fields_read(topology)
     assert (read[source], read[kept]) == ({KEY, "region", "amount"}, {KEY, "amount"})
     assert (read[chosen], read[sink]) == ({KEY, "amount"}, frozenset())
-
-
-def test_a_field_that_is_replaced_before_it_is_read_is_not_read() -> None:
-    flow = stream(_ORDERS).with_fields(note=col("region")).select_key(user=col("user")).select("note")
-    assert columns_read(Topology(name="flow", sinks=[flow.to(_RESULTS)]), _ORDERS) == ["user", "region"]
-
-
-def test_an_aggregation_reads_its_key_and_what_it_adds_up_where() -> None:
-    sums = (
-        stream(_ORDERS)
-        .select_key(user=col("user"))
-        .windowed_by(tumbling("5 s", grace="0 s"))
-        .aggregate(spent=total("amount").only(col("region") == "EU"), orders=count())
-        .emit_final()
-    )
-    assert columns_read(Topology(name="flow", sinks=[sums.to(_RESULTS)]), _ORDERS) == ["user", "region", "amount"]
-
-
-def test_event_time_is_read_and_of_two_readers_of_a_topic_what_either_reads() -> None:
-    timed = Topic(name="orders", key="id", value=_VALUE, event_time="at")
-    other = Topic(name="others", key="id")
-    sinks = [stream(timed).select("amount").to(_RESULTS), stream(timed).select("note").to(other)]
-    assert columns_read(Topology(name="flow", sinks=sinks), timed) == ["amount", "note", "at"]
 
 
 def test_a_function_may_read_every_field() -> None:
@@ -151,18 +126,6 @@ def test_every_operator_has_one_line_and_names_what_it_reads() -> None:
         "  8. filter (tier != '<none>')  <- 7",
         "  9. sink enriched, table enriched  <- 8",
     ]
-
-
-def test_aggregates_have_the_names_of_the_language_and_fingerprints_and_reasons_the_kinds_that_are_stored() -> None:
-    counts = Topic(name="counts", key="id", value=RecordSchema.of(n=LONG))
-    of_all = {"t": total("n"), "s": smallest("n"), "l": largest("n").only(col("n") > 0), "a": average("n")}
-    totals = stream(counts).aggregate(**of_all)
-    topology = Topology(name="totals", sinks=[totals.to(Topic(name="out", key="id"))])
-    assert "t = total(n), s = smallest(n), l = largest(n) only (n > 0), a = average(n) per __key" in describe(topology)
-    assert '"sum"' in str(Declared.of(topology).document).replace("'", '"')
-    [node] = [one for one in topology.nodes() if isinstance(one, WindowedAggregate)]
-    reason = reason_of(node, ZeroDivisionError())
-    assert "in t = sum(n), s = min(n), l = max(n) only (n > 0), a = avg(n) per __key" in reason
 
 
 def test_the_diagram_has_an_edge_for_every_input_and_escapes_its_labels() -> None:

@@ -18,12 +18,24 @@ import pytest
 from recount.declare.aggregates import Aggregate, count, distinct, fold, largest, total
 from recount.declare.changes import changes
 from recount.declare.expressions import col, when
-from recount.declare.fingerprint import TOPOLOGY_MEANS, Declared, operator_numbers
+from recount.declare.fingerprint import TOPOLOGY_MEANS, Declared
 from recount.declare.groups import Archive
-from recount.declare.operators.nodes import Sink
 from recount.declare.plain_values import PlainValue
-from recount.declare.schema import LONG, STRING, RecordSchema, decimal
-from recount.declare.topics import Encoding, Topic
+from recount.declare.schema import (
+    BYTES,
+    DATE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    FieldType,
+    Reading,
+    RecordSchema,
+    decimal,
+    header,
+    in_key,
+    nested,
+)
+from recount.declare.topics import Encoding, KeyForm, Topic
 from recount.declare.topology import Health, RecordStream, Topology, stream, table
 from recount.declare.windows import Windows, hopping, last_n, session, sliding, tumbling
 
@@ -128,6 +140,23 @@ def test_each_encoding_of_a_source_is_another_meaning() -> None:
     assert said(json, protobuf) == ["encoding of the source texts: added (protobuf)"]
 
 
+READINGS = (
+    *(STRING, LONG, TIMESTAMP, DATE, BYTES, nested("x", kind=LONG), nested("a", "x", kind=LONG)),
+    *(header("a"), header("b"), header("a", kind=BYTES), header("a", kind=DATE)),
+    *(in_key("a"), in_key("b"), in_key("a", "b"), in_key("a", kind=LONG), in_key("a", kind=DATE)),
+)
+
+
+def test_each_reading_of_a_field_and_each_form_of_a_key_is_another_meaning() -> None:
+    def keyed(form: KeyForm, kind: FieldType | Reading = STRING) -> Topology:
+        value = RecordSchema(fields={"text": STRING, "key": in_key("k"), "x": kind})
+        return texts(Topic(name="texts", key="id", value=value, key_form=form), OUT)
+
+    forms: tuple[KeyForm, ...] = ("avro", "protobuf")
+    made = [*(keyed("json", kind) for kind in READINGS), *map(keyed, forms)]
+    assert len({fingerprint(one) for one in made}) == len(made)
+
+
 PAIRS: dict[str, tuple[Callable[[], RecordStream], Callable[[], RecordStream]]] = {
     "session gap": (lambda: _grouped(session("5 s", grace="0 s")), lambda: _grouped(session("6 s", grace="0 s"))),
     "session cut": (
@@ -143,6 +172,7 @@ PAIRS: dict[str, tuple[Callable[[], RecordStream], Callable[[], RecordStream]]] 
     "kind of lookup": (lambda: _looked_up("join_table"), lambda: _looked_up("left_join_table")),
     "versioned": (lambda: _looked_up(), lambda: _looked_up(versioned=True)),
     "lookup grace": (lambda: _looked_up(versioned=True), lambda: _looked_up(versioned=True, grace="1 s")),
+    "history": (lambda: _looked_up(history="8 ms"), lambda: _looked_up(history="9 ms")),
     "horizon": (lambda: _first("1 s"), lambda: _first("2 s")),
     "id": (lambda: _first("1 s"), lambda: _first("1 s", "n")),
     "distinct by a sketch": (
@@ -172,8 +202,8 @@ def _joined(kind: str = "join", before: str = "1 s", after: str = "0 s", grace: 
     return made
 
 
-def _looked_up(kind: str = "left_join_table", versioned: bool = False, **grace: str) -> RecordStream:
-    made: RecordStream = getattr(stream(ORDERS), kind)(table(PRICES, versioned=versioned), **grace)
+def _looked_up(kind: str = "left_join_table", versioned: bool = False, **spans: str) -> RecordStream:
+    made: RecordStream = getattr(stream(ORDERS), kind)(table(PRICES, versioned=versioned), **spans)
     return made
 
 
@@ -218,25 +248,6 @@ def test_what_changes_no_result_changes_no_fingerprint() -> None:
         ),
     ]
     assert {fingerprint(one) for one in same} == {fingerprint(regions())}
-
-
-def test_the_order_of_sinks_and_the_reuse_of_a_source_change_nothing() -> None:
-    def two(shared: bool, turned: bool) -> Topology:
-        orders = stream(ORDERS)
-        sinks: list[Sink] = [
-            orders.select("n").to(OUT),
-            (orders if shared else stream(ORDERS))
-            .windowed_by(tumbling("1 s", grace="0 s"))
-            .aggregate(c=count())
-            .emit_final()
-            .to(SIDE),
-        ]
-        return Topology(name="two", sinks=sinks[::-1] if turned else sinks)
-
-    made = [two(shared, turned) for shared in (True, False) for turned in (True, False)]
-    assert len({fingerprint(one) for one in made}) == 1
-    places = [sorted((type(node).__name__, n) for node, n in operator_numbers(one).items()) for one in made]
-    assert places[0] == places[1]
 
 
 def test_every_field_of_a_topology_either_means_something_or_is_known_to_mean_nothing() -> None:

@@ -172,14 +172,6 @@ def test_a_filter_on_the_topics_key_keeps_deduplication_by_offset() -> None:
     assert not partitioned(stream(ORDERS).with_fields(amount=1))
 
 
-def test_each_operator_is_named_once_and_after_what_it_reads() -> None:
-    totals = stream(ORDERS).aggregate(n=count())
-    topology = Topology(name="twice", sinks=[totals.to(OUT), totals.filter(col("n") > 1).to(PAYMENTS)])
-    nodes = list(topology.nodes())
-    assert len(nodes) == len(set(nodes)) == 5
-    assert all(nodes.index(above) < nodes.index(node) for node in nodes for above in node.inputs)
-
-
 def test_a_plain_value_takes_rows_with_exactly_its_field_whatever_their_key_is() -> None:
     amounts = stream(ORDERS).select("amount")
     for flow in (amounts, amounts.select_key(by=col("amount")), stream(ORDERS).aggregate(amount=count())):

@@ -51,12 +51,6 @@ def module_of(folder: Path, text: str) -> Declarations:
     return declared(MODULE)
 
 
-def test_a_group_names_its_streams_and_how_often_their_batches_start() -> None:
-    group = StreamGroup(name="archives", streams=(CLICKS, VIEWS), trigger_interval="10 s")
-    assert group.members == ("archive-clicks", "archive-views")
-    assert group.trigger_interval_ms == 10_000
-
-
 @pytest.mark.parametrize(
     ("field", "more"),
     [
@@ -119,17 +113,6 @@ def test_the_shop_runs_in_at_most_four_drivers() -> None:
     assert [stream for stream in shop.streams if shop.group_of(stream) is None] == []
 
 
-def test_each_stream_of_the_shop_belongs_to_the_module_that_declares_it() -> None:
-    shop = declared()
-    assert shop.modules["revenue-by-region"] == shop.modules["archive-orders"] == "topologies.orders"
-    assert shop.modules["views-last-100"] == "topologies.windows"
-    assert "topologies.shared_drivers" not in shop.modules.values()
-
-
-def test_a_module_of_the_shop_alone_has_a_driver_for_each_stream() -> None:
-    assert declared("topologies.orders").groups == {}
-
-
 def settings_of(**given: Any) -> RunSettings:
     return RunSettings(**{"streams": [CLICKS], **given})
 
@@ -179,12 +162,6 @@ def test_resources_that_no_application_can_have_and_settings_that_mean_nothing_a
         declare(**given)
     assert refused.value.field == field
     assert refused.value.remedy
-
-
-def test_cores_of_all_executors_are_known_where_their_number_is() -> None:
-    assert Resources(executors=3, executor_cores=2).total_cores == 6
-    assert Resources(executors=3).total_cores == 3
-    assert Resources(executor_cores=2).total_cores is None
 
 
 @pytest.mark.parametrize("text", ["0 0 1 1 0", "59 23 31 12 7", "*/15 1-5 * * 1,3,5", "30 2 * * 1-5"])

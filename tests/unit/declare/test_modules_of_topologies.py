@@ -41,18 +41,6 @@ def test_a_declaration_that_is_refused_is_told_with_its_line(tmp_path: Path, mon
     assert refused.value.place == f"{module}:3"
 
 
-def test_a_module_of_a_package_is_told_with_its_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "parcels"
-    folder.mkdir()
-    (folder / "__init__.py").touch()
-    (folder / "depots.py").write_text("\n\n1 / 0\n")
-    _importable(tmp_path, monkeypatch)
-    monkeypatch.delitem(sys.modules, "parcels.depots", raising=False)
-    with pytest.raises(Terminal) as refused:
-        declared("parcels")
-    assert refused.value.place == f"{folder / 'depots.py'}:3"
-
-
 SOURCES = """
 from recount.declare.groups import Archive
 from recount.declare.schema import LONG, RecordSchema

@@ -6,7 +6,6 @@ import pytest
 
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
-from recount.declare.fingerprint import Declared
 from recount.declare.flow import RecordStream, Table, stream, table
 from recount.declare.operators.event_time import Layers, newer_tables
 from recount.declare.operators.joins import AsOf, StreamTableJoin
@@ -183,12 +182,3 @@ def test_as_of_arrival_needs_no_history() -> None:
     assert refused.value.field == "history of a lookup"
     node = left.join_table(table(RIGHT), as_of="arrival").node
     assert isinstance(node, StreamTableJoin) and node.history_ms is None
-
-
-def test_an_unlimited_history_is_not_in_the_fingerprint_as_it_was_before_there_were_any() -> None:
-    by_default, unlimited, declared = (
-        Declared.of(topology_of(left.left_join_table(table(RIGHT), **options)))  # type: ignore[arg-type]
-        for options in ({}, {"history": None}, {"history": "400 d"})
-    )
-    assert "history" not in str(unlimited.document)
-    assert by_default.fingerprint == declared.fingerprint != unlimited.fingerprint

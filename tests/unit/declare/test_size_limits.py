@@ -15,12 +15,12 @@ from recount.declare.fingerprint import Declared
 from recount.declare.flow import RecordStream, Table, stream, table
 from recount.declare.operators.nodes import KEY
 from recount.declare.output import largest_result
-from recount.declare.schema import LONG, STRING, RecordSchema
+from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology
 from recount.declare.windows import session, tumbling
 from recount.reference.topology_driver import TopologyDriver
-from recount.runtime.errors import InvalidDeclaration, Terminal
+from recount.runtime.errors import InvalidDeclaration
 
 TEXTS = Topic(name="texts", key="id", value=RecordSchema.of(text=STRING))
 NAMES = Topic(name="names", key="id", value=RecordSchema.of(name=STRING))
@@ -131,12 +131,6 @@ def test_a_record_that_is_dropped_on_another_way_and_counted_on_this_one_has_one
     assert len(driver.dead_letters) == 1
 
 
-def test_a_stream_that_fails_on_bad_records_fails_on_one_whose_result_is_too_large() -> None:
-    driver = TopologyDriver(topology(stream(TEXTS), on_bad_record="fail"))
-    with pytest.raises(Terminal, match="too-large: result for small"):
-        driver.pipe("texts", key="a", value={"text": TOO_LARGE}, timestamp_ms=1)
-
-
 def test_the_policy_and_its_limit_are_part_of_what_a_stream_means_and_to_stop_is_what_it_meant_before() -> None:
     def fingerprint(topic: Topic, **policy: Any) -> str:
         return Declared.of(Topology(name="example", sinks=[stream(TEXTS).to(topic, **policy)])).fingerprint
@@ -149,12 +143,3 @@ def test_the_policy_and_its_limit_are_part_of_what_a_stream_means_and_to_stop_is
         fingerprint(larger, on_too_large="dead-letter"),
     }
     assert len(prints) == 3
-
-
-def test_a_result_of_a_number_as_key_counts_its_digits() -> None:
-    numbers = Topic(name="numbers", key="id", value=RecordSchema.of(n=LONG, text=STRING))
-    driver = TopologyDriver(topology(stream(numbers).select_key(n=col("n"))))
-    room = FITS - len('-12{"n":-12,"text":""}')
-    for at_ms, many in enumerate((room, room + 1)):
-        driver.pipe("numbers", key="k", value={"n": -12, "text": "x" * many}, timestamp_ms=at_ms)
-    assert [letter.offset for letter in driver.dead_letters] == [1]

@@ -8,7 +8,6 @@ from typing import Any, get_args
 import pytest
 
 from recount.declare.plain_values import PlainValue
-from recount.declare.registry import declared
 from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, RecordSchema, decimal
 from recount.declare.topics import UNLIMITED_RETENTION_MS, Encoding, Topic
 from recount.declare.topology import Topology, stream
@@ -24,10 +23,6 @@ def test_a_compacted_topic_keeps_the_last_record_of_each_key_for_ever() -> None:
 def test_a_retention_beside_compaction_alone_is_refused() -> None:
     with pytest.raises(InvalidDeclaration, match="compact,delete"):
         Topic(name="totals", key="id", cleanup_policy="compact", retention_ms=3_600_000)
-
-
-def test_a_topic_that_is_written_on_the_way_is_declared_too() -> None:
-    assert "visits" in declared("topologies.clicks").topics
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,8 @@ from recount.declare.windows import (
     SessionWindows,
     SlidingWindows,
     TimeWindows,
-    hopping,
     last_n,
     session,
-    sliding,
     tumbling,
 )
 from recount.runtime.errors import InvalidDeclaration
@@ -41,23 +39,6 @@ MINUTE = 60_000
 )
 def test_units_of_durations_can_be_written_out(short: str, long: str) -> None:
     assert tumbling(short, grace="0 s") == tumbling(long, grace="0 s")
-
-
-@pytest.mark.parametrize(
-    ("windows", "time_ms", "starts"),
-    [
-        (tumbling("1 min", grace="0 s"), MINUTE - 1, [0]),
-        (tumbling("1 min", grace="0 s"), MINUTE, [MINUTE]),
-        (hopping("10 min", advance="5 min", grace="0 s"), 12 * MINUTE, [5 * MINUTE, 10 * MINUTE]),
-        (hopping("10 s", advance="5 s", grace="0 s"), 2_000, [0]),
-        (TimeWindows(size_ms=12, advance_ms=5, grace_ms=0), 21, [10, 15, 20]),
-    ],
-    ids=["not its end", "its start", "each that has begun", "none before the epoch", "an advance that divides nothing"],
-)
-def test_every_window_that_has_begun_and_not_ended_holds_a_time(
-    windows: TimeWindows, time_ms: int, starts: list[int]
-) -> None:
-    assert list(windows.starts(time_ms)) == starts
 
 
 def test_windows_of_a_day_begin_where_the_origin_says() -> None:
@@ -100,13 +81,6 @@ def test_a_session_goes_on_up_to_a_millisecond(longest: str | None, last_ms: int
     windows = session("30 s", grace="0 s", max_duration=longest)
     assert windows.continues(0, last_ms, last_on_ms)
     assert not windows.continues(0, last_ms, last_on_ms + 1)
-
-
-def test_the_first_sliding_windows_share_the_start_zero() -> None:
-    windows = sliding("10 s", grace="0 s")
-    assert windows.left_of(3_000) == (0, 10_000)
-    assert windows.left_of(10_000) == (0, 10_000)
-    assert windows.left_of(15_000) == (5_000, 15_000)
 
 
 @pytest.mark.parametrize("declare", [lambda: session("0 s", grace="0 s"), lambda: last_n(0), lambda: LastN(n=-1)])

@@ -14,7 +14,6 @@ from tests.unit.formats.three_readers import by_stream_and_recompute
 
 from recount.declare.aggregates import count
 from recount.declare.expressions import col
-from recount.declare.fingerprint import Declared
 from recount.declare.plain_values import PlainValue
 from recount.declare.schema import (
     BYTES,
@@ -157,15 +156,6 @@ def test_only_topologies_with_fields_that_are_headers_read_headers(tmp_path: Any
 
     assert reads(SCHEMA)
     assert not reads(SCHEMA.of_value)
-
-
-def test_each_header_and_form_is_another_meaning() -> None:
-    kinds = [STRING, header("a"), header("b"), header("a", kind=BYTES), header("a", kind=DATE)]
-    found = set()
-    for kind in kinds:
-        flow = stream(replace(TOPIC, value=RecordSchema.of(n=LONG, x=kind))).to(Topic(name="copies", key="id"))
-        found.add(Declared.of(Topology(name="copy", sinks=[flow])).fingerprint)
-    assert len(found) == len(kinds)
 
 
 def test_what_no_header_can_be_is_refused_where_it_is_declared() -> None:

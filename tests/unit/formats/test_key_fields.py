@@ -22,16 +22,14 @@ from tests.whole_topic import whole_topic
 from recount.declare.aggregates import total
 from recount.declare.changes import Additions
 from recount.declare.expressions import col
-from recount.declare.fingerprint import Declared
 from recount.declare.groups import Archive
 from recount.declare.operators.nodes import KEY
 from recount.declare.plain_values import PlainValue
-from recount.declare.schema import BYTES, DATE, DOUBLE, LONG, STRING, TIMESTAMP, RecordSchema, in_key, list_of, nested
+from recount.declare.schema import BYTES, DOUBLE, LONG, STRING, TIMESTAMP, RecordSchema, in_key, list_of, nested
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
 from recount.engine.stage.intake import Intake
-from recount.kafka.topic_drift import dead_letter_topic
 from recount.profile.daemon import free_ports
 from recount.recompute.decoding import DecodePass
 from recount.runtime.errors import VARIABLE, InvalidDeclaration, RegistryUnreachable
@@ -228,26 +226,11 @@ def test_a_driver_takes_a_key_as_it_is_declared() -> None:
             driver.pipe("events", key=key, value={"n": 1}, timestamp_ms=0)
 
 
-def test_each_form_and_place_of_a_key_is_another_meaning() -> None:
-    def fingerprint(topic: Topic) -> str:
-        return Declared.of(Topology(name="copy", sinks=[stream(topic).to(OUT)])).fingerprint
-
-    kinds = [in_key("a"), in_key("b"), in_key("a", "b"), in_key("a", kind=LONG), in_key("a", kind=DATE)]
-    topics = [replace(TOPIC, value=RecordSchema.of(n=LONG, x=kind)) for kind in kinds]
-    forms: list[Any] = ["avro", "protobuf"]
-    topics += [replace(topics[0], key_form=form) for form in forms]
-    assert len({fingerprint(topic) for topic in topics}) == len(topics)
-
-
 def test_a_further_field_of_the_key_is_no_addition_for_rows_would_have_another_key() -> None:
     topology = Topology(name="copy", sinks=[stream(TOPIC).select("n").to(OUT)])
     with pytest.raises(InvalidDeclaration, match="rows have their key"):
         Additions(fields={"events": frozenset({"region"})}).taken_from(topology)
     assert Additions(fields={"events": frozenset({"n"})}) is not None
-
-
-def test_the_dead_letters_of_a_topic_whose_keys_have_fields_are_a_topic_too() -> None:
-    assert dead_letter_topic(TOPIC).key_fields == ()
 
 
 def test_what_no_key_can_be_is_refused_where_it_is_declared() -> None:

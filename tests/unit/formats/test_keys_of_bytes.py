@@ -28,7 +28,6 @@ from recount.lifecycle.erasing import Order
 from recount.runtime.errors import InvalidDeclaration
 from recount.runtime.settings import Settings
 from recount.tables.places import Tables
-from recount.testing import TopologyDriver
 
 TEXT = Topic(name="events", key="id", value=RecordSchema.of(n=LONG))
 BYTES = replace(TEXT, key_form="bytes")
@@ -56,17 +55,6 @@ def test_any_bytes_are_a_key_in_base64_and_lead_back_to_them(key: bytes) -> None
 def test_a_key_is_text_unless_it_is_declared_as_bytes() -> None:
     assert [key_by_all(TEXT, key) for key in (b"ann", b"", b"\xff", None)] == ["ann", "", "undecodable", "null-key"]
     assert [key_by_all(BYTES, key) for key in (b"ann", b"", b"\xff", None)] == ["YW5u", "", "/w==", "null-key"]
-
-
-def test_a_stream_groups_by_keys_of_bytes() -> None:
-    driver = TopologyDriver(grouped(BYTES))
-    for key in (b"\0\0\0\7", b"\0\0\0\7", b"\xff"):
-        assert driver.pipe("events", key=key, value={"n": 1}, timestamp_ms=0) == "counted"
-    driver.advance_to(2_000)
-    assert sorted((out.key, out.value and out.value["n"]) for out in driver.read("out")) == [
-        ("/w==", 1),
-        ("AAAABw==", 2),
-    ]
 
 
 def test_the_form_of_a_key_is_another_meaning_and_only_of_sources() -> None:

@@ -136,12 +136,6 @@ def test_what_is_written_is_read_back(one: tuple[FieldType, Any]) -> None:
     assert repr(by_reference(kind, [encode_plain(value)])) == repr(([value], []))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_wanted_is_checked_and_not_returned(kind: FieldType) -> None:
-    decoded = PlainDecoder(PlainValue(name="v", kind=kind), []).decode([None, b"\xff"])
-    assert (decoded.columns, [fault.index for fault in decoded.faults]) == ({}, [1])
-
-
 def test_a_plain_value_is_one_scalar() -> None:
     for declare in (
         lambda: PlainValue.of(),
@@ -153,9 +147,3 @@ def test_a_plain_value_is_one_scalar() -> None:
     ):
         with pytest.raises(InvalidDeclaration):
             declare()
-
-
-def test_the_field_can_have_any_name() -> None:
-    declared = PlainValue(name="größe.kg", kind=DOUBLE)
-    decoded = PlainDecoder(declared).decode([b"1.5"])
-    assert decoded.columns["größe.kg"].to_pylist() == [1.5] == [declared.decode(b"1.5")["größe.kg"]]

@@ -518,11 +518,6 @@ def test_what_is_no_file_or_imports_what_the_registry_has_not_makes_its_records_
     assert by_both([wire(7, b"")], RecordSchema.of(n=LONG), file) == ["schema"]
 
 
-def test_what_is_wrong_with_a_schema_counts_before_what_is_wrong_with_a_value() -> None:
-    without_indexes = b"\0\0\0\0\7"
-    assert by_both([without_indexes], RecordSchema.of(n=LONG), "%") == ["schema"]
-
-
 @pytest.mark.parametrize(
     ("first", "unset"),
     [
@@ -557,27 +552,6 @@ def test_a_field_can_be_called_as_what_messages_of_a_library_have(name: str) -> 
     )
     told = by_both([wire(7, b"\x10\x06\x1a\x07\x0a\x01k\x12\x02\x10\x07")], declared, f"message M {{ {fields} }}")
     assert told == [{"it": 6, "inner": 7, "n": None}]
-
-
-def test_a_file_of_proto2_can_have_names_that_are_the_same_in_json() -> None:
-    text = "message M { optional string fooBar = 1; optional string foo_bar = 2; }"
-    found = by_both([wire(7, b"\x0a\x01x\x12\x01y")], RecordSchema.of(fooBar=STRING, foo_bar=STRING), text)
-    assert found == [{"fooBar": "x", "foo_bar": "y"}]
-
-
-@pytest.mark.parametrize(("name", "declared"), [("bool", BOOLEAN), ("int64", LONG), ("enum", STRING), ("bytes", BYTES)])
-def test_a_message_that_is_named_as_a_type_is_none_of_it(name: str, declared: Any) -> None:
-    text = f"message M {{ optional .{name} it = 1; }} message {name} {{ }}"
-    assert by_both([wire(7, b"\x0a\0")], RecordSchema.of(it=declared), text) == ["schema"]
-
-
-def test_a_place_in_a_file_has_up_to_a_hundred_indexes() -> None:
-    told = by_both(
-        [wire(7, b"", index + b"\0" * many) for index, many in ((b"\xc8\x01", 100), (b"\xca\x01", 101))],
-        RecordSchema.of(n=LONG),
-        "message M { optional int64 n = 1; }",
-    )
-    assert told == ["schema", "undecodable"]
 
 
 def test_a_file_that_refers_to_others_is_read_with_them_whatever_options_and_services_it_has() -> None:

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.formats.avro_writers import by_recompute, by_stream, wire
 
-from recount.declare.fingerprint import Declared
 from recount.declare.plain_values import PlainValue
 from recount.declare.schema import (
     BYTES,
@@ -31,13 +30,12 @@ from recount.declare.schema import (
     nested,
 )
 from recount.declare.topics import Topic
-from recount.declare.topology import Topology, stream
+from recount.declare.topology import stream
 from recount.declare.values import milliseconds
 from recount.formats.json_values import ValueDecoder
 from recount.recompute.parsing import Parser
 from recount.recompute.rules.value_rules import Bad, day_text, told_as
 from recount.runtime.errors import InvalidDeclaration
-from recount.testing import TopologyDriver
 
 FORMS = RecordSchema.of(at=TIMESTAMP, day=DATE, raw=BYTES, n=LONG, required=("at",))
 PATHS = RecordSchema.of(
@@ -319,27 +317,6 @@ def test_a_form_is_read_of_the_types_of_avro_that_mean_it(avro: Any, declared: A
     assert by_both([cut], RecordSchema.of(it=declared), _record("One", it=avro)) == [
         "undecodable" if is_readable else "schema"
     ]
-
-
-def test_a_stream_takes_its_time_from_a_text() -> None:
-    topic = Topic(name="events", key="id", value=FORMS, event_time="at")
-    driver = TopologyDriver(Topology(name="copy", sinks=[stream(topic).to(Topic(name="copies", key="id"))]))
-    value = {"at": "1970-01-01T00:00:01.5Z", "day": "2024-02-29", "raw": "AQI=", "n": 1}
-    assert driver.pipe("events", key="a", value=value, timestamp_ms=0) == "counted"
-    assert driver.pipe("events", key="a", value={**value, "at": "soon"}, timestamp_ms=0) == "dead-lettered"
-    [copy] = driver.read("copies")
-    assert copy.timestamp_ms == 1_500
-    assert copy.value is not None and copy.value["at"] == 1_500
-
-
-def test_each_reading_of_a_field_has_a_fingerprint_of_its_own() -> None:
-    def of(kind: Any) -> str:
-        source = Topic(name="events", key="id", value=RecordSchema.of(at=kind))
-        topology = Topology(name="copy", sinks=[stream(source).to(Topic(name="copies", key="id"))])
-        return Declared.of(topology).fingerprint
-
-    kinds = [LONG, TIMESTAMP, nested("at", kind=LONG), nested("meta", "at", kind=LONG), STRING, DATE, BYTES]
-    assert len({of(kind) for kind in kinds}) == len(kinds)
 
 
 def test_forms_and_paths_are_for_records_that_are_read() -> None:
