@@ -128,11 +128,6 @@ def test_a_record_whose_time_spark_cannot_hold_is_named_by_its_place() -> None:
     assert told.value.given == "my.orders-1@217: 4,611,686,018,427,387,904 ms"
 
 
-def test_what_spark_says_of_anything_else_stays_as_it_is() -> None:
-    with pytest.raises(RuntimeError, match="no memory"), refusals_told():
-        raise RuntimeError("no memory")
-
-
 SALES = Topic(name="sales", key="till", value=RecordSchema.of(till=STRING, cents=LONG))
 COPIES = Topology(name="copies", sinks=[stream(SALES).to(Topic(name="copied", key="till"))])
 ARCHIVE = Archive(topic=SALES)

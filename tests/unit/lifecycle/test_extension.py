@@ -173,24 +173,6 @@ def passed_on(value: RecordSchema | PlainValue) -> Topology:
     return Topology(name="clicks", sinks=[clicks.to(Topic(name="out", key="user"))])
 
 
-def test_a_sink_can_be_added_to_a_stream_with_a_plain_source() -> None:
-    texts = stream(Topic(name="texts", key="id", value=PlainValue.of(text=STRING)))
-    declared = Topology(name="texts", sinks=[texts.to(Topic(name="out", key="id", value=PlainValue.of(text=STRING)))])
-    further = replace(declared, sinks=[*declared.sinks, texts.to(Topic(name="new", key="id"))])
-    found = Extension.of(further, enacted(declared))
-    assert found is not None
-    assert list(found.objections()) == []
-
-
-def test_a_field_and_a_sink_that_needs_it_can_be_added_at_once() -> None:
-    topology = clicking(m=LONG)
-    known = topology.sinks[1].input
-    further = RecordStream(known).filter(col("m") > 1).to(Topic(name="further", key="user"))
-    found = Extension.of(replace(topology, sinks=[further, *topology.sinks]), enacted(clicking()))
-    assert found is not None
-    assert list(found.objections()) == []
-
-
 def test_a_field_that_is_required_or_that_a_function_would_see_is_refused() -> None:
     found = Extension.of(clicking("m", m=LONG), enacted(clicking()))
     assert found is not None

@@ -14,7 +14,7 @@ from tests.unit.engine.ledger_scene import LedgerScene
 from recount.audit.carry.delta_frames import purge
 from recount.audit.carry.snapshots import COLUMNS, snapshot_sha256, stream_of
 from recount.audit.carry.store import SNAPSHOTS, AuditStore
-from recount.declare.aggregates import count, reduce, total
+from recount.declare.aggregates import count, reduce
 from recount.declare.expressions import col
 from recount.declare.flow import RecordStream, Table
 from recount.declare.schema import DOUBLE, LONG, STRING, RecordSchema
@@ -36,12 +36,6 @@ OUT = Topic(name="out", key="who")
 
 def named(sink: object) -> Topology:
     return Topology(name="visits-out", sinks=[sink])  # type: ignore[list-item]
-
-
-def test_a_single_aggregation_and_a_stream_without_state_can_forget_a_key() -> None:
-    by_window = stream(VISITS).windowed_by(tumbling("5 min", grace="60 s")).aggregate(n=count(), fee=total("fee"))
-    assert objection_to(named(by_window.emit_final().to(OUT))) is None
-    assert objection_to(named(stream(VISITS).filter(col("fee") > 0).select_key(room=col("room")).to(OUT))) is None
 
 
 def test_a_key_cannot_be_erased_from_a_stream_that_no_audit_judges() -> None:

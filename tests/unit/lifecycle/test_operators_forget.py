@@ -143,14 +143,3 @@ def test_a_group_and_the_key_of_a_table_by_which_others_look_up_are_not_erased(t
         write_deltalake(tables.state("ward"), engine.state, mode="overwrite")
         found = {key: list(held(tables, topology, key).hindrances()) for key in ("tin", ZOE)}
         assert (len(found["tin"]), found[ZOE]) == (1, []), name
-
-
-def test_a_key_that_is_a_number_is_found_by_its_text(tmp_path: Path) -> None:
-    topology = Topology(
-        name="ward", sinks=[stream(VISITS).select_key(room=col("room")).aggregate(n=count()).to(OUT, table="out")]
-    )
-    engine = TopologyEngine(topology, {"visits": 1})
-    engine.batch(read(topology, a_day(0, (ZOE, NOAH), 1)))
-    tables = Tables(str(tmp_path))
-    write_deltalake(tables.state("ward"), engine.state)
-    assert [bool(held(tables, topology, key).counts()) for key in ("4", "04", ZOE)] == [True, False, False]

@@ -27,7 +27,6 @@ from recount.declare.plain_values import PlainValue
 from recount.declare.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
-from recount.declare.windows import tumbling
 from recount.reference.record_aggregates import SKETCH_SIZE, results, sketched
 from recount.reference.records import Record
 from recount.reference.topology_driver import TopologyDriver
@@ -65,19 +64,6 @@ def test_a_topology_that_fails_on_a_bad_record_names_its_place() -> None:
     with pytest.raises(Terminal) as failed:
         TopologyDriver(topology).pipe("orders", key="o1", value=b"?", timestamp_ms=0, partition=2)
     assert "orders-2@0: undecodable" in str(failed.value.given)
-
-
-def test_the_future_begins_after_max_future() -> None:
-    driver = TopologyDriver(Topology(name="routing", sinks=[stream(ORDERS).to(OUT)]), wall_clock_ms=0)
-    assert driver.pipe("orders", key="o1", value={"amount": 1}, timestamp_ms=HOUR_MS) == "counted"
-    assert driver.pipe("orders", key="o1", value={"amount": 1}, timestamp_ms=HOUR_MS + 1) == "dead-lettered"
-
-
-def test_a_dead_letter_does_not_advance_stream_time() -> None:
-    counted = stream(ORDERS).windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=count()).emit_final()
-    driver = TopologyDriver(Topology(name="counting", sinks=[counted.to(OUT)]))
-    driver.pipe("orders", key="o1", value=b"?", timestamp_ms=90_000)
-    assert driver.pipe("orders", key="o1", value={"amount": 1}, timestamp_ms=5) == "counted"
 
 
 NUMBERS = Topic(name="numbers", key="id", value=PlainValue.of(at=LONG), event_time="at")

@@ -215,20 +215,6 @@ def count_correction(number: int, user: str, orders: int | None, batch: int) -> 
     return correction(number, **of_row, **{GENERATION: 0, BATCH: batch}).cast({ORIGIN: pl.String, "orders": pl.Int64})
 
 
-@pytest.mark.parametrize(("batch", "orders"), [(0, 2), (1, 7)], ids=["before ann's last batch", "after it"])
-def test_a_correction_counts_until_the_stream_writes_the_row_in_a_later_batch(
-    counts: WrittenStream, batch: int, orders: int
-) -> None:
-    counts.correct("order_counts", count_correction(0, "ann", 7, batch))
-    assert shown(ask(counts, key="ann"), "orders") == [(orders,)]
-
-
-def test_a_row_that_a_correction_deletes_is_absent(counts: WrittenStream) -> None:
-    counts.correct("order_counts", count_correction(0, "bob", None, 1))
-    assert shown(ask(counts), "user_id") == [("ann",)]
-    assert ask(counts, at=str(recorded_ms(4))).total == 2
-
-
 def test_a_correction_takes_the_place_of_all_rows_of_its_record(copied: Copied) -> None:
     stream = copied("high-value-orders")
     rows = pl.scan_delta(stream.tables.output("high_value_orders")).filter(pl.col(ORIGIN) == "orders-0@0").collect()

@@ -123,12 +123,6 @@ def test_lag_is_told_by_partition_and_the_status_by_stream(scraped: Callable[[As
     assert not [place for place in told if "stranger" in place]
 
 
-def test_what_a_driver_has_not_said_is_left_out(scraped: Callable[[Ask], Samples]) -> None:
-    told = scraped(lambda: BrokerReading(statuses={"order-counts": a_status(stream="order-counts")}))
-    assert ("recount_stream_frontier_delay_seconds", "order-counts") not in told
-    assert ("recount_partition_lag_offsets", "order-counts", "orders", "0") not in told
-
-
 def test_the_page_lists_every_metric(stream: WrittenStream) -> None:
     status = a_status(stream="order-counts")
     ask = lambda: BrokerReading(statuses={"order-counts": status})  # noqa: E731

@@ -8,15 +8,12 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
 from click.testing import Result
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.unit.serve.test_answers import ask, order
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorded_ms
 from typer.testing import CliRunner
@@ -88,28 +85,11 @@ def test_the_number_of_rows_is_bounded(text: str) -> None:
         of(limit=text)
 
 
-def test_windows_are_asked_of_windowed_rows_only() -> None:
-    assert of(REVENUE, window="0").window_ms == 0
-    with pytest.raises(BadQuestion, match="have no windows"):
-        of(window="0")
-
-
 def test_rows_are_counted_by_a_field_that_is_no_list() -> None:
     assert of(count_by="number").count_by == "number"
     for name in ("tags", "nothing", "__key"):
         with pytest.raises(BadQuestion):
             of(count_by=name)
-
-
-@given(
-    sink=st.sampled_from([SINK, REVENUE]),
-    texts=st.fixed_dictionaries(
-        {}, optional={name: st.text(max_size=40) for name in ("key", "window", "at", "limit", "count_by")}
-    ),
-)
-def test_any_texts_are_a_question_or_an_error_that_a_human_can_mend(sink: AskedSink, texts: dict[str, str]) -> None:
-    with suppress(Terminal):
-        assert of(sink, **texts).sink is sink
 
 
 LONG_NAME = "a-long-name-" * 40

@@ -10,9 +10,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 from tests.unit.advise.estimates.measured_streams import (
-    NEVER_PAID,
-    PAID,
-    PAID_LATE,
     STATUS,
     UNPAID,
     write,
@@ -26,7 +23,6 @@ from recount.advise.estimate_report import BatchTime, benchmark_figures, documen
 from recount.advise.measured import Measured, Partners, measured
 from recount.advise.workload import workload
 from recount.declare.operators.joins import StreamStreamJoin
-from recount.declare.registry import declared
 from recount.declare.topology import Topology, stream
 from recount.engine.stage.polars_expressions import field_column
 from recount.engine.state.graph_state import MANY
@@ -77,31 +73,9 @@ def test_the_table_and_the_batches_are_as_they_were_written(joined: TopologyEngi
     assert figures.rates == {name: pytest.approx(FLOW.per_s, rel=0.2) for name in ("clicks", "views")}, "of event time"
 
 
-def test_a_restart_takes_its_rows_at_the_measured_rate(joined: TopologyEngine, tmp_path: Path) -> None:
-    few = found(JOINED, tmp_path)
-    many = replace(few, rows_read=50_000, read_back_s=0.5, table=replace(few.table, rows=20_000))
-    seconds = [document(JOINED, workload(JOINED), measured=one)["restart"]["seconds"] for one in (many, few, None)]
-    assert seconds == [0.2, None, None], "20,000 rows at 100,000/s; too few rows say nothing of a rate"
-
-
 LAST = BatchTime(records=40_000, batch_ms=630, commit_ms=210)
 [JOIN] = [node for node in UNPAID.nodes() if isinstance(node, StreamStreamJoin)]
 KEY = field_column(JOIN.key)
-
-
-@pytest.mark.parametrize("per_s", [1, 10_000, 47_619, 90_000])
-def test_the_shortest_batch_that_keeps_up_takes_as_long_as_it_spans(per_s: float) -> None:
-    shortest_ms = LAST.shortest_ms(per_s)
-    assert shortest_ms is not None
-    per_ms = LAST.ms_per_record * per_s / 1_000
-    assert LAST.commit_ms + per_ms * shortest_ms <= shortest_ms
-    assert LAST.commit_ms + per_ms * (shortest_ms - 1) > shortest_ms - 1
-
-
-def test_beyond_the_most_no_batch_keeps_up_and_nothing_is_caught_up() -> None:
-    assert LAST.shortest_ms(96_000) is None
-    assert LAST.caught_up_s(96_000, 60) is None
-    assert LAST.caught_up_s(LAST.most_per_s / 2, 60) == pytest.approx(60)
 
 
 @pytest.mark.parametrize(
@@ -127,16 +101,6 @@ def test_a_longer_batch_is_recommended_only_where_the_assumed_one_does_not_keep_
     assert document(UNPAID, rates["1000"])["recommended"]["target_batch_ms"] is None
 
 
-def test_a_transaction_marks_each_partition_that_it_writes_to_its_offsets_and_its_position() -> None:
-    topology = declared().topology("revenue-by-region")
-    given = [workload(topology, trigger=trigger, keys=["region=7"]) for trigger in ("1 s", "1 h")]
-    second, hour = (document(topology, one)["exactly_once"] for one in given)
-    assert (second["transactions_per_s"], hour["transactions_per_s"]) == (1, pytest.approx(1 / 3_600))
-    [written] = topology.written
-    assert hour["markers_per_transaction"] == written.topic.partitions + 2, "84 rows"
-    assert second["markers_per_transaction"] == pytest.approx(2 + 7 / 300)
-
-
 def test_the_published_run_is_told_by_its_medians_and_its_spread(tmp_path: Path) -> None:
     def row(contender: str, seconds: float) -> dict[str, object]:
         return {"contender": contender, "job": "revenue", "flow": "orders", "records": 1_000, "seconds": seconds}
@@ -157,14 +121,6 @@ def test_the_published_run_is_told_by_its_medians_and_its_spread(tmp_path: Path)
     with pytest.raises(RecountError) as refused:
         benchmark_figures(file)
     assert "make bench" in refused.value.expected
-
-
-def test_partners_are_counted_by_the_declared_window(paid: Measured) -> None:
-    [partners] = paid.partners.values()
-    # each order and each payment; the orders that are never paid have no partner
-    assert (partners.near, partners.far, partners.alone) == (2 * PAID, 2 * PAID_LATE, NEVER_PAID)
-    assert (partners.least_ms, partners.most_ms) == (0, 480_000)
-    assert paid.restart_ms == 2_000, "between the batches of two drivers"
 
 
 def test_the_recommended_window_holds_99_percent() -> None:

@@ -7,7 +7,6 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import pytest
@@ -27,12 +26,12 @@ from recount.advise.estimate_command import page
 from recount.advise.estimate_report import document
 from recount.advise.state_estimate import StateEstimate, operator_estimates
 from recount.advise.workload import Workload, workload
-from recount.declare.aggregates import average, count, fold
+from recount.declare.aggregates import average, count
 from recount.declare.expressions import col
 from recount.declare.flow import RecordStream, Table, WindowedTable
 from recount.declare.operators.processing import KeyState
-from recount.declare.schema import LONG, STRING
-from recount.declare.topology import Topology, stream, table
+from recount.declare.schema import LONG
+from recount.declare.topology import stream, table
 from recount.declare.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
 from recount.engine.commit.delta_table import rows_in
 from recount.engine.operators.batch_graph import Graph
@@ -233,30 +232,6 @@ def test_as_many_rows_leave_as_the_interpreter_emits(made: RecordStream | Table,
     expected = sink.rows_per_s * flow.seconds
     emitted = emitted_by_the_interpreter(topology, flow)
     assert LEAST_EMITTED * expected <= emitted <= MOST_EMITTED * expected
-
-
-def states_of(topology: Topology, given: Workload) -> dict[str, StateEstimate]:
-    """The states by title."""
-    estimates = operator_estimates(topology, given)
-    return {state.title: state for state in chain.from_iterable(operator.states for operator in estimates)}
-
-
-def test_a_fold_over_all_time_keeps_every_value() -> None:
-    text = fold(
-        "page", initial=str, adder=lambda one, two: one + two, merger=lambda one, two: one + two, returns=STRING
-    )
-    topology = topology_of(stream(clicks).windowed_by(all_time()).aggregate(pages=text).emit_each_batch())
-    state = states_of(topology, workload(topology, rate=["10"], keys=["5"]))["windows"]
-    assert (state.kept.rows, state.kept.grows_per_s) == (5, 0)
-    assert state.value_bytes > 0
-    assert state.bytes_a_day == pytest.approx(864_000 * state.value_bytes)
-
-
-def test_windows_below_an_operator_that_is_never_settled_are_never_dropped() -> None:
-    per_user = stream(clicks).aggregate(n=count()).to_stream()
-    topology = topology_of(per_user.windowed_by(tumbling("5 s", grace="0 s")).aggregate(mean=average("n")).emit_final())
-    below = operator_estimates(topology, workload(topology))[2]
-    assert all(state.kept.grows_per_s > 0 for state in below.states if not state.title.startswith("time of"))
 
 
 @pytest.mark.parametrize("seed", range(50))

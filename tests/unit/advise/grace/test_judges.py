@@ -9,7 +9,6 @@ from tests.unit.advise.grace.planted import late_rows, shortfalls_of
 from recount.advise.grace_advice import recommended, rounded_up, steps_of_grace
 from recount.advise.grace_judges import JUDGE, attributed, judges_of
 from recount.declare.aggregates import count
-from recount.declare.expressions import col
 from recount.declare.flow import RecordStream
 from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topics import Topic
@@ -46,13 +45,6 @@ def test_rows_of_several_operators_are_told_apart_by_window_and_margin() -> None
     ordered, *windows = ([] if results is None else results.to_list() for _, results in found)
     assert [judge.grace_ms for judge in judges_of(topology)] == [30_000, 5_000, 5_000]
     assert (found[0][0].to_list(), ordered, windows) == ([5_000], [], [[25_001], [15_001, 25_001]])
-
-
-def test_operators_that_nothing_tells_apart_are_one() -> None:
-    keyed = stream(CLICKS).select_key(page=col("page")).windowed_by(tumbling("10 s", grace="5 s"))
-    both = topology_of(counted(tumbling("10 s", grace="5 s")), keyed.aggregate(n=count()).emit_final())
-    [judge] = judges_of(both)
-    assert len(judge.numbers) == len(judge.nodes) == 2
 
 
 def test_a_row_that_two_kinds_of_operators_could_have_made_is_of_none() -> None:
@@ -116,11 +108,6 @@ def test_the_grace_stays_where_most_would_more_than_double_the_delay() -> None:
     )
     assert added_ms == 0
     assert reason.startswith("60 of 100 results need more than 305 s more, up to 2 h more")
-
-
-def test_of_steps_that_save_the_same_the_shortest_is_taken() -> None:
-    found = recommended(pl.Series([5, 10]), "results", [10, 20], waits_ms=100, grace_ms=0)
-    assert found == (10, "a grace of 10 ms saves 2 of 2 results (100 %); none is left")
 
 
 @pytest.mark.parametrize(("waits_ms", "added_ms"), [(9, 0), (10, 10)])

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.unit.advise.lens.lens_logs import CLICKS, OUT, Click, ClickLog, counted, engines, kept_key, keyed_again
+from tests.unit.advise.lens.lens_logs import Click, ClickLog, counted, engines, kept_key, keyed_again
 
 from recount.advise.engine_clocks import murmur2
-from recount.declare.aggregates import count, total
-from recount.declare.expressions import col
-from recount.declare.topology import Topology, stream
+from recount.declare.topology import Topology
 from recount.declare.windows import hopping, session, tumbling
 
 
@@ -53,29 +51,6 @@ def test_a_session_of_spark_ends_for_a_record_by_itself(gap_after: int, drops: i
     assert counted(structured_streaming)["dropped"] == (drops, drops)
     [changed] = [one for one in structured_streaming["results"] if one["window_start"] == 10]
     assert [row["clicks"] for row in changed["theirs_at_most_dropped"]] == ([3] if drops else [3, 1])
-
-
-def test_results_are_listed_with_the_values_of_each_and_the_records_that_are_missing() -> None:
-    sums = stream(CLICKS).select_key(user=col("user")).repartition(1).windowed_by(tumbling("10 ms", grace="0 ms"))
-    counts = sums.aggregate(clicks=count(), n=total("n")).emit_final()
-    topology = Topology(name="clicks", sinks=[counts.to(OUT)])
-    log = ClickLog([ann(1), ann(51, 52), ann(53, 2, partition=0), ann(3, 4, partition=1)])
-    kafka_streams, _ = engines(log.answer(topology))
-    [result] = kafka_streams["results"]
-    window = {"window_start": 0, "window_end": 10}
-    places = ["clicks-1@0", "clicks-1@1"]
-    # the values of n count up in each partition: 0 of 1 ms; 0 and 1 of 3 and 4 ms
-    theirs = [{**window, "clicks": 1, "n": 0}]
-    assert result == {
-        "key": "ann",
-        **window,
-        "is_certain": True,
-        "ours": {**window, "clicks": 3, "n": 1},
-        "dropped": places,
-        "theirs_at_least_dropped": theirs,
-        "theirs_at_most_dropped": theirs,
-    }
-    assert [record["place"] for record in kafka_streams["records"]] == places
 
 
 @pytest.mark.parametrize(

@@ -61,12 +61,6 @@ def test_batches_of_so_many_hold_every_offset_once_and_no_more_than_asked_for(lo
     assert (counts["n"] <= size + counts["partitions"]).all()
 
 
-def test_a_batch_is_shared_by_what_is_left_in_each_partition() -> None:
-    log = ClickLog([[*[(0, 1, "ann")] * 6, *[(1, 1, "bob")] * 3]])
-    cuts = log.span(TEN).in_batches_of(3).cuts
-    assert sorted(cuts.iter_rows()) == [(0, 0, 0), (0, 2, 1), (0, 4, 2), (1, 0, 0), (1, 1, 1), (1, 2, 2)]
-
-
 VISITS = Topic(name="visits", key="id", value=RecordSchema.of(user=STRING, room=LONG, at=LONG, required=("room",)))
 OUT = Topic(name="out", key="room")
 Value = dict[str, Any] | bytes | None
@@ -114,27 +108,3 @@ def test_a_bad_record_advances_nothing(bad: tuple[int, Value]) -> None:
     rows, _ = looked_through(modelled(BY_ROOM), bad, (6, {"room": 1}))
     assert (rows.column("offset").tolist(), rows.column("own_ms").tolist(), rows.seen_ms.tolist()) == ([1], [6], [6])
     assert rows.read == 2
-
-
-def test_a_record_without_the_new_key_does_not_advance_recount() -> None:
-    by_user = stream(VISITS).select_key(user=col("user"))
-    rows, _ = looked_through(modelled(by_user), (50, {"room": 1}), (6, {"room": 1, "user": "ann"}))
-    assert (rows.column("offset").tolist(), rows.column("own_ms").tolist()) == ([1], [6])
-
-
-@pytest.mark.parametrize("key", [None, b"\xff"])
-def test_a_record_without_its_own_key_is_bad_where_that_is_needed(key: bytes | None) -> None:
-    assert looked_through(modelled(stream(VISITS)), (5, {"room": 1}), key=key)[0].column("offset").tolist() == []
-    assert looked_through(modelled(BY_ROOM), (5, {"room": 1}), key=key)[0].column("offset").tolist() == [0]
-
-
-def test_a_flat_map_makes_several_rows_of_a_record_and_a_raising_one_none() -> None:
-    def rooms(row: Any) -> list[dict[str, Any]]:
-        return [{"room": 10 // row["room"]}, {"room": 8}]
-
-    flow = stream(VISITS).flat_map(rooms, room=LONG).select_key(room=col("room"))
-    rows, _ = looked_through(modelled(flow), (5, {"room": 2}), (50, {"room": 0}), (6, {"room": 5}))
-    assert rows.column("offset").tolist() == [0, 0, 2, 2]
-    assert [rows.keys[key] for key in rows.column("key").tolist()] == [5, 8, 2, 8]
-    assert rows.column("own_ms").tolist() == [5, 5, 50, 50]
-    assert [record.row["room"] for record in rows.records([1, 2])] == [8, 2]
