@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from tests.airflow.conftest import Deployment
 from tests.eventually import awaited
+from tests.unit.airflow.test_nights import issue
 
-from recount.airflow.audits import certificate_of
-from recount.audit.certificate.summary import STATES
 from recount.profile.embedded_airflow import AUDIT_POOL
-from recount.runtime.settings import Settings
 
 pytestmark = pytest.mark.timeout(600)
-
-
-def issue(settings: Settings, audit: str, outcome: str) -> None:
-    """A certificate of orders as far as a task reads it."""
-    document = {
-        "audit": audit,
-        "stream": "orders",
-        "outcome": outcome,
-        "differences_found": 0,
-        "grace_misses_found": 0,
-        "interval_ms": [None, None],
-        "cut": {"batch_timestamp_ms": 900, "frontier_ms": 800},
-        "findings": {f"{state}{found}": [] if not found else 0 for state in STATES for found in ("", "_found")},
-        "sha256": "ab",
-    }
-    file = certificate_of(settings, "orders", audit)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(document))
 
 
 def bills(deployment: Deployment) -> list[str]:
@@ -48,7 +27,7 @@ def test_a_dag_that_waits_for_a_stream_runs_after_a_match_and_not_after_a_violat
     runs = deployment.dag_runs
     runs.unpause("bill")
     for audit, outcome, billed in (("one", "match", 1), ("two", "violation", 1), ("three", "match", 2)):
-        issue(deployment.settings, audit, outcome)
+        issue(deployment.settings, "orders", audit, outcome=outcome)
         judged = runs.wait("judge", runs.trigger("judge", audit=audit), 180)
         assert judged.state == ("success" if outcome == "match" else "failed")
         awaited(f"{billed} bills", lambda billed=billed: len(bills(deployment)) == billed)

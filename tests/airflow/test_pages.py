@@ -64,13 +64,6 @@ def test_no_page_is_shown_to_a_stranger(deployment: Deployment, route: str) -> N
     assert httpx.get(deployment.airflow.url + route, headers=forged, timeout=HTTP_TIMEOUT_S).status_code in (401, 403)
 
 
-def test_the_overview_lists_every_stream(deployment: Deployment, user: httpx.Client) -> None:
-    page = user.get("/recount/")
-    assert page.status_code == 200
-    assert TRIED in page.text
-    assert "never started" in page.text
-
-
 def test_the_page_says_what_airflow_knows_of_the_audits(deployment: Deployment, user: httpx.Client) -> None:
     [row] = [one for one in user.get("/recount/").text.split("<tr") if f'/recount/streams/{STREAM}"' in one]
     assert f"audit__{STREAM} is paused" in row
@@ -97,11 +90,6 @@ def test_a_button_starts_a_run_in_the_name_of_the_user_and_nobody_else_can(
     assert started["conf"] == {"stream": TRIED, "order": "stop"}
     assert (started["triggered_by"], started["triggering_user_name"]) == ("ui", deployment.airflow.username)
     assert deployment.finished("stream_control", run) == "success"
-
-
-def test_a_stream_has_a_page_and_an_unknown_one_has_none(deployment: Deployment, user: httpx.Client) -> None:
-    assert user.get(f"/recount/streams/{TRIED}").status_code == 200
-    assert user.get("/recount/streams/unknown").status_code == 404
 
 
 def test_a_report_is_served_and_nothing_outside_the_folder_is(deployment: Deployment, user: httpx.Client) -> None:

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 from tests.airflow.conftest import TRIED, Deployment, signed_in
 from tests.eventually import awaited
 
-from recount.airflow.links import CONTROL, PAGES, audit_dag, backfill_dag, findings_dag, stream_dag
+from recount.airflow.links import CONTROL, PAGES, backfill_dag, findings_dag, stream_dag
 from recount.airflow.roles import ROLES
 
 pytestmark = pytest.mark.timeout(600)
@@ -136,23 +136,6 @@ def test_an_order_from_the_page_is_taken_from_those_who_may_give_it(
     assert users.button(name, order) == (303 if name in allowed else 403)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    ("dag", "allowed"),
-    [
-        (CONTROL, {OPERATOR}),
-        (audit_dag(TRIED), {OPERATOR, AUDITOR}),
-        (backfill_dag(TRIED), {AUDITOR}),
-        (findings_dag(TRIED), {AUDITOR}),
-    ],
-)
-def test_airflow_itself_answers_as_the_page_does(users: Users, name: str, dag: str, allowed: set[str]) -> None:
-    expected = 200 if name in allowed else 403
-    body = {"logical_date": None, "conf": {"stream": TRIED}}
-    assert users.call(name, "POST", f"/dags/{dag}/dagRuns", body).status_code == expected
-    assert users.call(name, "PATCH", f"/dags/{dag}", {"is_paused": False}).status_code == expected
-
-
 def test_marking_the_task_of_a_stream_stops_it_so_only_an_operator_may(users: Users) -> None:
     dag = stream_dag(TRIED)
     task = f"/dags/{dag}/dagRuns/{users.deployment.dag_runs.trigger(dag)}/taskInstances/run"
@@ -174,11 +157,6 @@ def test_what_waits_for_a_person_is_answered_by_an_auditor_in_that_users_name(us
     taken = users.call(AUDITOR, "PATCH", f"{task}/-1/hitlDetails", answer)
     assert taken.status_code == 200, taken.text
     assert taken.json()["responded_by"]["name"] == AUDITOR
-
-
-def test_nobody_with_a_role_starts_a_backfill_by_an_event(users: Users) -> None:
-    event = {"asset_id": 1, "extra": {}}
-    assert [users.call(name, "POST", "/assets/events", event).status_code for name in NAMES] == [403, 403, 403]
 
 
 def test_the_roles_are_brought_in_step_again(users: Users) -> None:

@@ -8,16 +8,9 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import STREAM, Shop, loaded
 
-from recount.airflow.links import backfill_dag, stream_dag
+from recount.airflow.links import backfill_dag
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
-
-
-def test_the_grid_shows_a_stream_that_runs(page: Page, shop: Shop) -> None:
-    page.goto(f"{shop.airflow.url}/dags/{stream_dag(STREAM)}")
-    expect(page.get_by_role("heading", name=f"{STREAM}: stream")).to_be_visible()
-    for task in ("hold", "run"):
-        expect(page.get_by_text(task, exact=True).first).to_be_visible()
 
 
 def test_the_page_of_the_streams_leads_to_the_certificate_and_loads_nothing_from_elsewhere(

@@ -151,26 +151,6 @@ def _tab_to(page: Page, text: str) -> None:
     raise AssertionError(f"nothing that says {text!r} takes the focus")
 
 
-def test_a_square_of_a_night_leads_to_its_certificate(browser: Browser, address: str) -> None:
-    with opened(browser) as page:
-        page.goto(f"{address}{PAGES}/streams/{STREAM}")
-        nights = page.locator("main a.night")
-        expect(nights).to_have_count(100)
-        page.get_by_role("link", name=f"{STREAM}: violation, 3 open findings").click()
-        expect(page.get_by_role("heading", name=f"{STREAM} match")).to_be_visible()
-
-
-def test_what_great_expectations_found_is_two_links_away(browser: Browser, address: str) -> None:
-    with opened(browser) as page:
-        page.goto(f"{address}{PAGES}/data-docs")
-        page.get_by_role("row", name=STREAM).get_by_role("link").nth(1).click()
-        for suite in ("raw_log", "reconciliation"):
-            expect(page.get_by_role("heading", name=f"{suite} ")).to_be_visible()
-        expect(page.get_by_role("cell", name="holds").first).to_be_visible()
-        page.get_by_text("The first of them").click()
-        expect(page.get_by_text("'key': 'EU'")).to_be_visible()
-
-
 def test_the_graph_and_the_charts_are_drawn(browser: Browser, address: str) -> None:
     with opened(browser) as page:
         page.goto(f"{address}{PAGES}/streams/{STREAM}")

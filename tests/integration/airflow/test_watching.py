@@ -7,17 +7,15 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from confluent_kafka import Consumer
 from tests.eventually import eventually
 from tests.fake_kubernetes import FakeKubernetes
 from tests.integration.engine.streams import live_purchases, revenue
@@ -246,15 +244,6 @@ def test_a_pod_that_ends_before_its_lease_says_by_its_exit_code_whether_a_relaun
     assert f"{ENDED}; {pod.name} has failed: exit code {exit_code}, Error" in ended.reasons[0]
 
 
-def test_a_running_driver_is_left_alone_until_it_is_silent(connection: Connection, run: str, stream: str) -> None:
-    lease = Lease.acquire(connection, stream)
-    watching = watch(connection, run, stream)
-    says(connection, lease)
-    assert outcome(watching) is None
-    says(connection, lease, heartbeat_ms=now_ms() - 31_000)
-    assert outcome(watching) == "unhealthy"
-
-
 @contextmanager
 def open_transaction(connection: Connection, stream: str) -> Iterator[None]:
     """Somebody else's transaction on the status topic, open until the end: later statuses are hidden."""
@@ -358,16 +347,6 @@ def test_two_installations_on_a_cluster_do_not_fence_each_other(connection: Conn
     assert (ours.epoch, theirs.epoch) == (1, 1)
 
 
-def test_a_killed_driver_is_missed_before_its_heartbeat_is(
-    connection: Connection, run: str, stream: str, driver: DriverProcess
-) -> None:
-    says(connection, Lease.acquire(connection, stream))
-    watching = watch(connection, run, stream)
-    assert outcome(watching) is None
-    driver.end()
-    assert outcome(watching) == "died"
-
-
 @pytest.mark.parametrize("state", ["stopped", "failed"])
 def test_a_driver_s_last_word_is_believed(
     connection: Connection, run: str, stream: str, driver: DriverProcess, state: State
@@ -375,17 +354,6 @@ def test_a_driver_s_last_word_is_believed(
     says(connection, Lease.acquire(connection, stream), state, error="no space left")
     driver.end()
     assert outcome(watch(connection, run, stream)) == state
-
-
-def test_the_status_of_an_earlier_driver_says_nothing_of_the_new_one(
-    connection: Connection, run: str, stream: str
-) -> None:
-    former = Lease.acquire(connection, stream)
-    says(connection, former, "failed")
-    watching = watch(connection, run, stream, after_epoch=former.epoch)
-    assert outcome(watching) is None
-    says(connection, Lease.acquire(connection, stream))
-    assert outcome(watching) is None
 
 
 def test_a_later_driver_that_took_over_is_watched_instead(connection: Connection, run: str, stream: str) -> None:
@@ -397,15 +365,6 @@ def test_a_later_driver_that_took_over_is_watched_instead(connection: Connection
     assert outcome(watching) is None
     says(connection, later, "failed")
     assert outcome(watching) == "failed"
-
-
-def test_an_order_to_stop_holds_the_stream_until_it_is_withdrawn(connection: Connection, run: str, stream: str) -> None:
-    assert not orders.is_held(stream)
-    says(connection, Lease.acquire(connection, stream), "stopped")
-    orders.stop(stream)
-    assert orders.is_held(stream)
-    orders.start(stream)
-    assert not orders.is_held(stream)
 
 
 def test_an_order_does_not_hold_a_driver_launched_in_spite_of_it(connection: Connection, run: str, stream: str) -> None:
@@ -450,23 +409,3 @@ def test_stopping_waits_for_the_driver_s_end(
     assert not orders.stop_and_wait(stream, 1, patience_s=0.5)
     driver.end()
     assert orders.stop_and_wait(stream, 1, patience_s=0.5)
-
-
-class CountingConnection(Connection):
-    """Counts the consumers that it makes: each reads its topic from the first record."""
-
-    made = 0
-
-    def consumer(self, group: str, properties: Mapping[str, Any] = MappingProxyType({})) -> Consumer:
-        type(self).made += 1
-        return super().consumer(group, properties)
-
-
-def test_a_hold_that_is_asked_again_and_again_reads_status_and_control_once(connection: Connection, run: str) -> None:
-    hold = orders.Hold(CountingConnection(bootstrap_servers=connection.bootstrap_servers), "held-for-hours")
-    orders.stop("held-for-hours")
-    assert [hold.stands() for _ in range(3)] == [True] * 3
-    orders.start("held-for-hours")
-    assert eventually(hold.stands, False) is False
-    assert CountingConnection.made == 2
-    hold.close()

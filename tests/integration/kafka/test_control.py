@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.eventually import eventually
-from tests.integration.kafka.conftest import MakeTopic, Read
+from tests.integration.kafka.conftest import MakeTopic
 from tests.statuses import a_status
 
 from recount.kafka.compacted import CompactedView
@@ -20,7 +20,6 @@ from recount.kafka.connection import Connection, Fenced
 from recount.kafka.leases import ControlChannel, Lease, StandingOrders, request_stop, withdraw_stop
 from recount.kafka.offsets import log_ranges
 from recount.kafka.status import LARGEST_EPOCH, StatusBoard, StatusHistory, StreamStatus
-from recount.kafka.topic_drift import HISTORY
 from recount.pages.stream_lines import BrokerWatch
 from recount.runtime.errors import Terminal
 
@@ -183,30 +182,6 @@ def status(lease: Lease, **said: object) -> StreamStatus:
 @pytest.fixture
 def stream(unique: Callable[[str], str]) -> str:
     return unique("stream")
-
-
-def test_the_board_shows_the_last_status_and_the_history_all(connection: Connection, stream: str, read: Read) -> None:
-    lease = Lease.acquire(connection, stream)
-    board = StatusBoard(connection)
-    assert board.of(stream) is None
-    for batch in range(3):
-        said = status(lease, batch=batch, lag=10 - batch)
-        lease.publish(said)
-        assert eventually(lambda: board.of(stream), said) == said
-
-    def history() -> list[int | None]:
-        records = [record for record in read(HISTORY) if record.key() == stream.encode()]
-        return [StreamStatus.from_json(record.value() or b"").batch for record in records]
-
-    assert eventually(history, [0, 1, 2]) == [0, 1, 2]
-    board.close()
-
-
-def test_each_lease_has_the_next_epoch(connection: Connection, stream: str) -> None:
-    for epoch in (1, 2, 3):
-        lease = Lease.acquire(connection, stream)
-        assert lease.epoch == epoch
-        lease.publish(status(lease))
 
 
 def test_a_former_holder_can_no_longer_speak(connection: Connection, stream: str) -> None:

@@ -72,22 +72,6 @@ def test_a_range_beyond_the_log_is_refused(connection: Connection, make_topic: M
         classify_gap(connection, make_topic("log"), 0, 0, 1)
 
 
-def test_an_open_transaction_is_not_yet_part_of_the_log(
-    connection: Connection, make_topic: MakeTopic, unique: Callable[[str], str]
-) -> None:
-    topic = make_topic("log")
-    producer = connection.producer({"transactional.id": unique("writer")})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    producer.produce(topic, value=b"undecided")
-    producer.flush(10)
-    assert log_ranges(connection, [(topic, 0)])[topic, 0].end == 0
-    producer.commit_transaction(10)
-    deadline = time.monotonic() + 10
-    while log_ranges(connection, [(topic, 0)])[topic, 0].end != 2:
-        assert time.monotonic() < deadline
-
-
 def test_lag_is_what_kafka_s_own_tool_says_and_counts_what_a_transaction_hides(
     connection: Connection, project: Project, make_topic: MakeTopic, unique: Callable[[str], str]
 ) -> None:

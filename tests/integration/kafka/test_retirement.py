@@ -216,15 +216,6 @@ def test_a_driver_that_does_not_end_is_named_and_the_order_stands(
         assert orders.stop_of(stream) == 1
 
 
-def test_a_name_that_never_held_a_lease_is_refused_with_those_that_do(
-    connection: Connection, driven: Callable[..., tuple[str, Driver]]
-) -> None:
-    stream, _ = driven()
-    with pytest.raises(Terminal) as refused:
-        stop_driver(connection, f"{stream}-x")
-    assert stream in refused.value.expected
-
-
 def test_drivers_without_a_declaration_are_reported_and_others_are_not() -> None:
     declarations = declared(TOPOLOGIES)
     at = now_ms()

@@ -42,11 +42,6 @@ def action(connection: Connection, topic: Topic) -> str:
     return change.action
 
 
-def test_a_second_run_changes_nothing(connection: Connection, orders: Topic) -> None:
-    assert bring_in_step(connection, orders).action == "create"
-    assert bring_in_step(connection, orders).action == "in step"
-
-
 def test_one_broker_lowers_replication_and_says_so(connection: Connection, orders: Topic) -> None:
     change = bring_in_step(connection, orders)
     assert (change.topic.replication_factor, change.topic.min_insync_replicas) == (1, 1)
@@ -64,14 +59,6 @@ def test_a_retention_that_is_too_short_is_reported_and_repaired(connection: Conn
     assert bring_in_step(connection, declared).action == "in step"
 
 
-def test_a_topic_of_others_keeps_its_retention(connection: Connection, orders: Topic) -> None:
-    bring_in_step(connection, replace(orders, retention_ms=30 * 86_400_000))
-    declared = replace(orders, owned=False, retention_ms=7 * 86_400_000)
-    assert bring_in_step(connection, declared).action == "drifted"
-    [change] = plan(connection.admin(), [declared], "embedded")
-    assert [drift.actual for drift in change.drift] == [str(30 * 86_400_000)]
-
-
 def test_a_topic_of_others_is_created_outside_the_embedded_profile_where_that_is_asked_for(
     connection: Connection, orders: Topic
 ) -> None:
@@ -83,21 +70,6 @@ def test_a_topic_of_others_is_created_outside_the_embedded_profile_where_that_is
         apply(admin, [missing])
     apply(admin, plan(admin, [declared], "production", creates_others=True))
     assert eventually(lambda: action(connection, declared), "in step") == "in step"
-
-
-def test_a_further_setting_is_kept_as_declared(connection: Connection, orders: Topic) -> None:
-    bring_in_step(connection, orders)
-    declared = replace(orders, configs={"max.message.bytes": "2000000"})
-    assert [drift.setting for drift in bring_in_step(connection, declared).drift] == ["max.message.bytes"]
-    assert bring_in_step(connection, declared).action == "in step"
-
-
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_another_number_of_partitions_is_refused(connection: Connection, orders: Topic, partitions: int) -> None:
-    bring_in_step(connection, orders)
-    with pytest.raises(TopicsNotInStep) as refusal:
-        bring_in_step(connection, replace(orders, partitions=partitions))
-    assert refusal.value.problems.keys() == {orders.name}
 
 
 @pytest.mark.parametrize(
@@ -145,18 +117,6 @@ def test_a_stream_whose_topics_are_missing_is_told_which_and_who_creates_them(
         require_topics(connection, [orders.name, read], [written])
     assert refused.value.given == sorted([read, written])
     assert f"{read}: the stream reads it" in refused.value.remedy
-
-
-def test_three_replicas_two_in_sync_are_enough_in_production(connection: Connection, orders: Topic) -> None:
-    [change] = plan(connection.admin(), [orders], "production")
-    assert (change.action, change.note) == ("create", "")
-
-
-def test_replication_that_is_not_as_declared_is_refused(connection: Connection, orders: Topic) -> None:
-    bring_in_step(connection, orders)
-    [change] = plan(connection.admin(), [orders], "production")
-    assert change.action == "refuse"
-    assert "replication factor" in [drift.setting for drift in change.drift]
 
 
 def test_results_of_records_two_days_ahead_of_the_clock_are_published_where_that_is_declared(
@@ -229,7 +189,3 @@ def test_a_topic_that_is_made_anew_has_another_id(connection: Connection, make_t
     assert eventually(lambda: ids_of(connection, [orders, users]), {users: found[users]}) == {users: found[users]}
     make_topic("orders", partitions=2)
     assert ids_of(connection, [orders])[orders] != found[orders]
-
-
-def test_of_no_topics_nobody_is_asked() -> None:
-    assert ids_of(Connection(bootstrap_servers="127.0.0.1:1"), []) == {}

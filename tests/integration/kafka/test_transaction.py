@@ -60,14 +60,6 @@ def values(read: Read, topic: str) -> list[bytes | None]:
     return [record.value() for record in read(topic)]
 
 
-def test_records_and_offsets_are_committed_together(stream: OneBatch, read: Read) -> None:
-    transaction = stream.open()
-    assert stream.commit(transaction, 0, [b"a", b"b"]) == "committed"
-    assert values(read, stream.output) == [b"a", b"b"]
-    [committed] = transaction.committed([(stream.source, 0)]).values()
-    assert (committed.offset, committed.stream, committed.batch) == (100, stream.stream, 0)
-
-
 def test_a_record_keeps_headers_timestamp_and_partition(stream: OneBatch, make_topic: MakeTopic, read: Read) -> None:
     output = make_topic("partitioned", partitions=3)
     record = KafkaRecord(

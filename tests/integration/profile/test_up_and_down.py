@@ -21,7 +21,7 @@ from recount.profile import daemon
 from recount.profile.daemon import LOOPBACK, is_free
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Home, Project, Running
-from recount.runtime.errors import InvalidDeclaration, Terminal
+from recount.runtime.errors import Terminal
 
 RECOUNT = str(Path(sys.executable).with_name("recount"))
 
@@ -134,11 +134,6 @@ def values(kafka: EmbeddedKafka, topic: str, count: int) -> list[bytes]:
         return [bytes(message.value()) for message in consumer.consume(count, timeout=30) if not message.error()]
     finally:
         consumer.close()
-
-
-def test_only_one_or_three_brokers_make_sense(tmp_path: Path, project: Project) -> None:
-    with pytest.raises(InvalidDeclaration):
-        EmbeddedKafka(home=Home(path=tmp_path), project=project, brokers=2)
 
 
 def setting(admin: AdminClient, topic: str, name: str) -> str | None:
