@@ -23,7 +23,7 @@ from tests.unit.engine.random_flows import TOPICS, Comparable
 from tests.unit.engine.random_topology_logs import Cut, Event, closing
 from tests.unit.engine.topology_runs import by_engine
 
-from recount.declare.aggregates import count, reduce
+from recount.declare.aggregates import count, distinct, reduce
 from recount.declare.expressions import col
 from recount.declare.flow import RecordStream, Table, cogroup, stream
 from recount.declare.operators.nodes import KEY
@@ -270,3 +270,11 @@ def test_a_record_that_one_way_filters_and_another_holds_is_waiting() -> None:
     drawn = replace(drawn, topology=topology, sinks=dict.fromkeys(flows, EXACT))
     assert_law(drawn, Cut([left(1)]))
     assert by_engine(drawn, [Cut([left(1)])]).fates == [{(("left", 0), "waiting"): 1}]
+
+
+@pytest.mark.parametrize("size", [1_023, 1_024, 1_025, 3_000])
+def test_a_sketch_estimates_with_the_interpreters_hashes(size: int) -> None:
+    words = LEFT.select_key(id="all").aggregate(words=distinct("lw", sketch=True))
+    log = [left(number, f"word {number}", partition=number % 2) for number in range(size)]
+    drawn = drawn_by_hand(words, ROW_PER_KEY, {"left": 2})
+    assert_law(drawn, Cut(log[:1_000]), Cut(log[1_000:], restarts=True))

@@ -120,27 +120,6 @@ def test_records_made_together_are_those_made_one_by_one(name: str, records: lis
     assert _together(sink, rows) == _row_by_row(sink, rows)
 
 
-@pytest.mark.parametrize(
-    ("name", "cell", "value"),
-    [
-        ("text", 'a "b"\n', b'a "b"\n'),
-        ("text", "", b""),
-        ("number", -5, b"-5"),
-        ("amount", Decimal("-0.50"), b"-0.50"),
-        ("ratio", 1e16, b"1e+16"),
-        ("flag", False, b"false"),
-        ("text", None, None),
-        ("number", None, None),
-    ],
-)
-def test_a_plain_value_is_its_text_alone_and_a_null_one_is_a_null_value(
-    name: str, cell: Any, value: bytes | None
-) -> None:
-    row = {KEY: "a", name: cell, RESULT_TIME: 1, REVISION: 0, IS_NULL: False, ORIGIN: None}
-    [record] = _together(_plain(name), [row])
-    assert record.value == value
-
-
 def test_a_record_of_a_later_version_of_the_stream_says_which_and_one_of_the_first_says_nothing() -> None:
     row = {"number": 1, "window_start": 0, "window_end": 5_000, "n": 1, RESULT_TIME: 1, REVISION: 0}
     row |= {IS_NULL: False, ORIGIN: None}
@@ -221,7 +200,3 @@ def test_a_plain_value_has_the_bytes_of_its_text(kind: FieldType, data: st.DataO
     assert evaluate(fits(value).measured, row, fields) == size == 1 + plain_size(row["one"], kind)
     assert fitted(size, fits(value), [row], fields) == [True]
     assert fitted(size - 1, fits(value), [row], fields) == [False]
-
-
-def test_no_result_of_an_empty_batch_is_measured() -> None:
-    assert fitted(1, fits(), [], {KEY: STRING, **KINDS}) == []

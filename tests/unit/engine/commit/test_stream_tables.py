@@ -112,11 +112,6 @@ def test_results_of_another_stream_are_seen_before_a_first_start(
     empty.require_new()
 
 
-def test_every_batch_has_one_proof(written: tuple[StreamTables, TopologyEngine]) -> None:
-    tables, _ = written
-    assert [proof.batch for proof in tables.history.newest_first()] == [5, 4, 3, 2, 1, 0]
-
-
 def test_the_proof_before_a_batch_is_found(written: tuple[StreamTables, TopologyEngine]) -> None:
     tables, _ = written
     found = {order: tables.history.last_before(order) for order in [(0, 0), (0, 3), (1, 0)]}

@@ -98,15 +98,6 @@ def query_of(processor: Batches, *plans: Sequence[int]) -> tuple[StreamQuery, li
     return StreamQuery(start, processor, BatchLimit(records=100)), sizes
 
 
-def test_it_goes_on_with_another_size_and_the_same_processor() -> None:
-    processor = Batches()
-    query, sizes = query_of(processor, [0], [1])
-    query.await_end()
-    query.go_on(BatchLimit(records=50))
-    query.await_end()
-    assert (sizes, query.limit.records, processor.processed) == ([100, 50], 50, [0, 1])
-
-
 def test_a_batch_that_was_done_but_not_noted_is_not_processed_twice() -> None:
     processor = Batches()
     query, _ = query_of(processor, [0, 1], [1, 2])

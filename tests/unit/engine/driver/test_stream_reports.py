@@ -8,17 +8,13 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.statuses import a_status
-from tests.unit.engine.engine import LogRecord
-from tests.unit.engine.topology_engine import TopologyEngine
 
-from recount.declare.registry import declared
 from recount.engine.driver.signs_of_work import SignsOfWork, worked
 from recount.engine.driver.stream_reports import DriverMetrics, StreamReports
 from recount.engine.source.unread_records import Unread
@@ -28,8 +24,6 @@ from recount.kafka.lags import PartitionLag, StreamLag
 from recount.kafka.status import StreamStatus
 from recount.profile.daemon import free_ports
 from recount.runtime.errors import Transient
-from recount.serve.exposition import BrokerReading, Exposition
-from recount.tables.places import Tables
 
 
 class Board:
@@ -111,20 +105,6 @@ def test_streams_of_one_driver_are_told_with_their_operators_as_long_as_they_run
     assert not [name for name, *_ in ended if name.startswith("recount_operator_")]
 
 
-def test_the_families_of_a_status_are_those_of_the_server_of_answers(tmp_path: Path) -> None:
-    status = a_status(stream="order-counts", lag=1, frontier_ms=1, stream_time_ms=2, memory_used=1, memory_left=1)
-    metrics = DriverMetrics()
-    metrics.told(status)
-    topology = declared().topologies["order-counts"]
-    exposition = Exposition(
-        tables=Tables(str(tmp_path)), streams=[topology], ask=lambda: BrokerReading(statuses={topology.name: status})
-    )
-    families = {one.name: one for one in exposition.collect()}
-    ours = [one for one in metrics.collect() if one.name.startswith("recount_stream_")]
-    assert len(ours) > 10
-    assert [families[one.name] for one in ours] == ours
-
-
 def test_without_a_port_nothing_is_served_and_one_that_is_taken_stops_no_stream(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -136,18 +116,6 @@ def test_without_a_port_nothing_is_served_and_one_that_is_taken_stops_no_stream(
         port = other.getsockname()[1]
         with caplog.at_level(logging.ERROR), DriverMetrics().served(port):
             assert f"no metrics are served at port {port}: Address already in use" in caplog.text
-
-
-def test_an_operator_graph_tells_of_each_state_what_it_holds() -> None:
-    engine = TopologyEngine(topology=declared().topologies["order-counts"], partitions={"orders": 1})
-    value = b'{"order_id": "o-1", "user_id": "ann", "amount": 1}'
-    for _ in range(2):
-        engine.batch({"orders": [LogRecord(key=b"o-1", value=value, timestamp_ms=1)]})
-    used = engine.computation.used
-    assert {name: use.rows for name, use in used.items()} == engine.computation.held
-    totals = used["operator 2 WindowedAggregate windows"]
-    assert (totals.rows, totals.puts) == (1, 2)
-    assert totals.gets >= 2 and totals.bytes > 0
 
 
 @dataclass

@@ -78,20 +78,6 @@ JOINS = {
 }
 
 
-@pytest.mark.parametrize(("at", "meets"), [(4, False), (5, True), (20, True), (21, False)])
-def test_both_ends_of_the_interval_meet_also_in_another_batch(at: int, meets: bool) -> None:
-    batches = [left(10)], [right(at)]
-    for order in (batches, batches[::-1]):
-        assert len(rows(run(JOINS["join"], *order), KEY)) == meets
-
-
-@pytest.mark.parametrize(("reached_ms", "leaves"), [(18, False), (19, True), (20, True)])
-def test_a_record_leaves_alone_once_no_partner_can_be_on_time(reached_ms: int, leaves: bool) -> None:
-    """Before, after and grace are 18: until then a partner can be on time in its own partition."""
-    engine = run(JOINS["left_join"], [left(0)], [left(reached_ms, key=b"z"), right(reached_ms, "y")])
-    assert (("a",) in rows(engine, KEY)) is leaves
-
-
 @pytest.mark.parametrize("kind", JOINS)
 def test_nothing_is_held_for_good(kind: str) -> None:
     log = [one for at in range(30) for one in (left(at, partition=at % 2), right(at))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,35 +9,16 @@ from tests.batch_proofs import a_proof
 from tests.statuses import a_status
 from tests.unit.engine.by_hand import LEFT, change, fed, held, left, rows, run
 from tests.unit.engine.random_flows import TOPICS
-from tests.unit.engine.random_topology_logs import Event
 
-from recount.declare.flow import RecordStream, stream
+from recount.declare.flow import stream
 from recount.engine.driver.stream_query import BatchProgress
 from recount.engine.driver.stream_reports import progressed
 from recount.engine.exchange.work import BatchResult
 
 RECORDS, TABLE = LEFT.select("ln"), stream(TOPICS["table"]).to_table().select("tn")
-VERSIONED = RECORDS.left_join_table(stream(TOPICS["table"]).to_table(versioned=True).select("tn"))
 LEFT_LOOKUP, ON_ARRIVAL = RECORDS.left_join_table(TABLE), RECORDS.left_join_table(TABLE, as_of="arrival")
 HISTORY = RECORDS.left_join_table(TABLE, history="9 ms")
 WITH_GRACE = RECORDS.left_join_table(TABLE, grace="70 ms", history="9 ms")
-
-
-def found(lookup: RecordStream, *batches: Sequence[Event]) -> list[object]:
-    """The numbers that the records found; every topic has two partitions."""
-    return [n for (n,) in rows(run(lookup, *batches, left=2, table=2), "tn")]
-
-
-def test_a_deleted_row_is_not_found_and_an_older_version_still_is() -> None:
-    for lookup in (VERSIONED, LEFT_LOOKUP):
-        assert found(lookup, [change(10, 1), change(20, None)], [left(19), left(20)]) == [1, None]
-    assert found(ON_ARRIVAL, [change(10, 1), change(20, None)], [left(19)]) == [None]
-
-
-def test_a_change_that_comes_last_and_is_older_is_history_for_the_event_and_the_answer_on_arrival() -> None:
-    batches = [change(30, 3), change(10, 1)], [left(20), left(40)]
-    assert found(LEFT_LOOKUP, *batches) == [1, 3]
-    assert found(ON_ARRIVAL, *batches) == [1, 1]
 
 
 def test_a_version_that_no_record_can_ask_for_any_more_is_forgotten_and_the_newest_before_that_is_not() -> None:
@@ -49,11 +29,6 @@ def test_a_version_that_no_record_can_ask_for_any_more_is_forgotten_and_the_newe
         assert held(fed(engine, [left(at), left(at, partition=1)]))[-1]["table"] == many
     engine.restart()
     assert [n for (n,) in rows(fed(engine, [left(1), left(20), left(30)]), "tn")][-3:] == [20, 20, 30]
-
-
-def test_a_deletion_is_kept_as_the_newest_so_that_an_older_change_that_comes_late_is_not_found() -> None:
-    batches = [[change(10, 1), change(20, None)], [left(40), left(40, partition=1)], [change(15, 2)], [left(20)]]
-    assert found(HISTORY, *batches) == [None, None, None]
 
 
 def test_what_a_waiting_record_asks_for_is_kept_until_it_leaves() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.unit.engine.random_flows import TOPICS
 from tests.unit.engine.random_topology_logs import IDLE_AFTER_MS, Cut
 from tests.unit.engine.topology_runs import by_engine
 
-from recount.declare.aggregates import count, total
+from recount.declare.aggregates import count
 from recount.declare.expressions import col
 from recount.declare.flow import RecordStream, stream, table
 from recount.declare.operators.nodes import KEY
@@ -26,12 +26,6 @@ from recount.runtime.errors import InvalidDeclaration, Terminal
 
 Row = Mapping[str, Any]
 TABLE, VERSIONS = (stream(TOPICS[name]).to_table(versioned=name == "versions") for name in ("table", "versions"))
-
-
-def test_a_group_that_has_lost_its_last_row_stays_with_the_aggregates_of_nothing() -> None:
-    groups = table(TOPICS["left"]).group_by(word=col("lw")).aggregate(rows=count(), sum=total("ln"))
-    engine = run(groups, [left(0, "x", n=2)], [left(1, "y", n=2)])
-    assert rows(engine, "word", "rows", "sum") == [("x", 1, 2), ("x", 0, None), ("y", 1, 2)]
 
 
 def test_deletions_are_remembered_only_where_an_older_change_could_undo_them() -> None:
@@ -88,19 +82,6 @@ def in_order(grace: str) -> RecordStream:
 LOG = [left(4, n=4), left(2, n=2, partition=1), left(1, n=1), left(5, n=5, partition=1), left(9, n=9)]
 """By time 1, 2 (partition 1), 4, 5 (partition 1), 9."""
 ENDS = [left(60, "z", n=0), left(60, "z", n=0, partition=1)]
-
-
-@pytest.mark.parametrize("cuts", [[Cut([*LOG, *ENDS])], [Cut([one], restarts=True) for one in (*LOG, *ENDS)]])
-def test_totals_and_processors_see_the_records_of_all_partitions_by_event_time(cuts: list[Cut]) -> None:
-    def remembered(row: Row, state: KeyState) -> Iterator[dict[str, Any]]:
-        yield {"n": row["ln"], "before": state.remembered.get("n", -1)}
-        state.remembered["n"] = row["ln"]
-
-    by_word = in_order("5 ms").select_key(word=col("lw"))
-    sums = by_word.aggregate(sum=total("ln")).to_stream()
-    assert rows(run(sums, *cuts, left=2), "word", "sum")[:5] == [("a", sum_) for sum_ in (1, 3, 7, 12, 21)]
-    seen = by_word.process(remembered, n=LONG, before=LONG)
-    assert rows(run(seen, *cuts, left=2), "word", "before")[:5] == [("a", before) for before in (-1, 1, 2, 4, 5)]
 
 
 def test_records_of_one_time_go_by_topic_partition_and_offset() -> None:

@@ -54,13 +54,6 @@ def test_a_record_for_which_a_function_raises_is_set_aside_with_its_raw_bytes() 
     assert (proof.records, proof.counted, proof.dead_lettered, proof.filtered) == (4, 2, 2, 0)
 
 
-def test_of_several_functions_that_raise_for_a_record_one_letter_tells() -> None:
-    both = MAPPED.merge(LEFT.map(lambda row: {"n": {}[row["ln"]]}, n=LONG))
-    [found] = run(both, [left(1, n=0)]).computed
-    assert found.rejected["reason"].to_list() == ["function-raised: KeyError in map to n"]
-    assert_law(drawn_by_hand(both, EXACT, {"left": 1}), Cut(LOG))
-
-
 def test_the_letter_is_compared_by_operator_and_error_and_never_by_the_message() -> None:
     assert reason_of("map to n", ValueError("<object at 0x7f>")) == "function-raised: ValueError in map to n"
     assert message_of(ValueError("a\ud800" + "b" * 300)) == "a?" + "b" * 198

@@ -13,7 +13,7 @@ from tests.unit.engine.topology_runs import engine_rows, revisions_count_up
 from recount.declare.aggregates import Aggregate, average, count, total
 from recount.declare.flow import RecordStream
 from recount.declare.operators.nodes import EmissionKind
-from recount.declare.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
+from recount.declare.windows import Windows, hopping, session, sliding, tumbling
 from recount.engine.state.graph_state import MANY
 
 KINDS: list[EmissionKind] = ["final", "each batch", "each record"]
@@ -61,49 +61,6 @@ def is_interpreter(flow: RecordStream, *batches: Sequence[Event], exact: bool = 
     drawn = drawn_by_hand(flow, EXACT if exact else LATEST, {"left": 2})
     assert_law(drawn, *(Cut(batch, restarts=True) for batch in batches))
     return True
-
-
-def test_a_final_session_that_is_bridged_is_withdrawn_in_a_higher_revision_unless_it_never_left() -> None:
-    """The gap is 5: [0, 3] is final at 9; a record at 7 is on time, for its session reaches to 12, and joins all."""
-    engine = after(counted(SESSION), [at(0), at(3), at(12), at(12, partition=1)], Cut([at(7)], restarts=True))
-    assert results(fed(engine, everywhere(60))) == [((0, 3), 2, 0), ((0, 3), None, 1), ((0, 12), 5, 0)]
-    assert results(after(counted(SESSION), [at(0)], [at(8)], [at(4)], everywhere(60))) == [((0, 8), 3, 0)]
-
-
-def test_a_record_that_a_sliding_window_to_come_can_hold_is_counted_in_its_own_batch() -> None:
-    """Difference 6, grace 4: at 20 windows that end before 16 are closed. [11, 17], which 17 defines, holds 12."""
-    engine = after(counted(SLIDING, "each batch"), [at(20), at(12)])
-    counts = engine.clock.partitions["left", 0]
-    assert (counts.counted, counts.late, engine.late["offset"].to_list()) == (2, 0, [1])
-    assert ((11, 17), 2, 0) in results(fed(engine, Cut([at(17, partition=1)], restarts=True)))
-
-
-def test_a_record_is_late_where_no_sliding_window_that_is_open_can_hold_it() -> None:
-    """At 20 the newest window around 10 ends at 16, and is open; that around 9 is closed."""
-    flow, log = counted(SLIDING, "each batch"), [at(20), at(10), at(9)]
-    counts = after(flow, log).clock.partitions["left", 0]
-    assert (counts.counted, counts.late) == (2, 1)
-    assert is_interpreter(flow, log)
-
-
-@pytest.mark.parametrize("windows", [SESSION, CUT], ids=["gap", "cut"])
-def test_records_lead_back_no_further_than_their_reach(windows: Windows) -> None:
-    """At 1,000 also 995 and 990 are on time, in a session that has not ended; 985 would be in none."""
-    back = [at(timestamp_ms) for timestamp_ms in range(1_000, 0, -5)]
-    for emission in KINDS:
-        assert is_interpreter(counted(windows, emission), [at(0)], everywhere(1_000), back, everywhere(2_000))
-    found = results(after(counted(windows), [at(0)], everywhere(1_000), back, everywhere(2_000)))
-    assert {(0, 0), (990, 1_000 if windows is SESSION else 995)} <= {window for window, *_ in found}
-
-
-@pytest.mark.parametrize("windows", [SESSION, CUT], ids=["gap", "cut"])
-def test_the_late_ledger_names_the_session_that_a_record_missed_or_its_own_moment(windows: Windows) -> None:
-    """Records of 5 are late once time is past 10; at 19 one could have been in a session that ended at 14."""
-    for reached_ms, missed in [(11, (2, 5)), (19, (2, 5)), (20, (5, 5))]:
-        batches = [[at(2)], everywhere(reached_ms), [at(5)]]
-        engine = after(counted(windows), *(Cut(batch, restarts=True) for batch in batches))
-        assert engine.late.select("window_start", "window_end").rows() == [missed]
-        assert is_interpreter(counted(windows), *batches)
 
 
 @pytest.mark.parametrize(("reached_ms", "many"), [(29, 1), (30, 0), (31, 0)])
@@ -157,15 +114,6 @@ def test_windows_that_close_stay_flat_over_a_long_log(flow: RecordStream) -> Non
     assert is_interpreter(flow, *of_ended_sessions(3, 4))
 
 
-@pytest.mark.parametrize("above", [all_time(), last_n(2)], ids=["all time", "last n"])
-def test_windows_over_what_can_be_revised_at_any_time_are_kept(above: Windows) -> None:
-    flow, log = summed(counted(above, "each batch"), TUMBLING, "each batch"), of_ended_sessions(2, 8)
-    engine = after(flow, *log[:4])
-    few = held(engine)[1]["records"]
-    assert held(fed(engine, *log[4:]))[1]["records"] > few
-    assert is_interpreter(flow, *log)
-
-
 @pytest.mark.parametrize(("aggregate", "grows"), [(count(), False), (average("ln"), True)], ids=["count", "average"])
 def test_windows_are_remembered_while_an_idle_partition_may_change_them_unless_their_results_say_all(
     aggregate: Aggregate, grows: bool
@@ -199,13 +147,6 @@ def test_a_session_that_grows_keeps_no_row_for_each_update_and_a_batch_writes_wh
     assert max(written[10:]) <= max(written[5:10])
 
 
-def test_a_session_that_is_cut_can_be_there_again_and_counts_its_revisions_on() -> None:
-    """Longest 9: a record at 99 moves the cut of [100, 109], and one at 90, with 94 and 99, moves it back."""
-    moved = [[at(one)] for one in (100, 109, 104, 99, 94, 90)]
-    for emission in KINDS[1:]:
-        assert is_interpreter(counted(CUT, emission), *moved, exact=True)
-
-
 @pytest.mark.parametrize(
     ("above", "reached_ms", "many"),
     [(TUMBLING, 31, 2), (TUMBLING, 32, 1), (TUMBLING, 33, 1), (SESSION, 38, 2), (SESSION, 39, 1), (SESSION, 40, 1)],
@@ -216,13 +157,3 @@ def test_a_window_over_results_is_forgotten_when_those_above_are_settled(
     """Above size 10, grace 2; so below the end 20 is settled at 32. Or above gap 5, and a gap and reach 9: at 39."""
     flow = summed(counted(above, "each batch"), tumbling("10 ms", grace="0 ms"), "each batch")
     assert held(after(flow, [at(15)], everywhere(reached_ms)))[1] == {"records": many, "results": many}
-
-
-def test_a_window_over_a_session_that_had_left_loses_it_when_it_is_withdrawn() -> None:
-    """At 17 the window [0, 10) has left with [0, 0], which 12, 8 and 5 still join."""
-    flow = summed(counted(SESSION), TUMBLING, "final")
-    batches = [[at(0)], everywhere(17), [], [at(12), at(8), at(5)], everywhere(2_000), everywhere(3_000)]
-    engine = after(flow, *batches[:3])
-    assert [window for window, *_ in results(engine)] == [(0, 10)]
-    assert ((0, 10), None, 1) in results(fed(engine, *batches[3:]))
-    assert is_interpreter(flow, *batches)

@@ -56,14 +56,6 @@ def test_the_fixed_part_and_that_of_a_record_are_told_apart() -> None:
     assert cost.records_within(FIXED_MS) == pytest.approx(0)
 
 
-@pytest.mark.parametrize(("second", "within"), [((1_000, 400), 2_500), ((9_000, 350), 12_500)])
-def test_of_batches_alike_or_where_large_ones_were_no_dearer_all_the_cost_is_the_records(
-    second: tuple[int, int], within: int
-) -> None:
-    cost = BatchCost().and_of(1_000, 400 if second[0] == 1_000 else 450).and_of(*second)
-    assert cost.records_within(TARGET_MS) == pytest.approx(within)
-
-
 def test_a_stream_takes_what_it_may_while_far_behind_and_what_the_target_allows_once_caught_up(
     warm: BatchSize, small: BatchSize
 ) -> None:

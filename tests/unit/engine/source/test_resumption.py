@@ -303,12 +303,6 @@ def accept(settings: Settings, stream: str, now: TopicIds) -> None:
     write_deltalake(Tables(settings.data).acceptances(stream), pl.DataFrame([row]), mode="append")
 
 
-def test_a_stream_goes_on_with_the_topics_that_it_has_read(
-    settings: Settings, work: TopologyWork, brokers: Brokers
-) -> None:
-    assert brokers.ids == SameTopics(settings, work, READ_LAST)() == BEFORE
-
-
 @pytest.mark.parametrize("last", [None, replace(READ_LAST, topic_ids={})])
 def test_a_ledger_that_knows_no_ids_takes_those_of_now(
     settings: Settings, work: TopologyWork, brokers: Brokers, last: None

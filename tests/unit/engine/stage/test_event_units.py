@@ -51,13 +51,6 @@ def test_times_that_are_seconds_are_counted_in_a_batch(flow: str, times: list[in
     assert (counted.in_seconds, counted.records) == (found, len(times))
 
 
-def test_where_the_record_time_is_the_event_time_it_is_judged_by_the_time_of_the_batch() -> None:
-    topic = Topic(name="orders", key="id", value=RecordSchema.of(at=LONG))
-    engine = TopologyEngine(Topology(name="t", sinks=[stream(topic).to(Topic(name="out", key="id"))]), {"orders": 1})
-    engine.batch({"orders": [LogRecord(timestamp_ms=NOW_S), LogRecord(timestamp_ms=NOW_MS)]}, now_ms=NOW_MS)
-    assert engine.clock.partitions["orders", 0].in_seconds == 1
-
-
 def test_the_warning_names_topic_share_and_both_meanings() -> None:
     parts = [
         PartitionProof(topic=topic, partition=n, start=0, end=4, records=4, in_seconds=many)

@@ -32,17 +32,6 @@ def purchase(timestamp_ms: int) -> LogRecord:
 
 
 @pytest.mark.parametrize(
-    ("stream_time_ms", "late"), [(11_999, []), (12_000, [(1, 0)]), (12_001, [(1, 1)])], ids=["before", "at", "after"]
-)
-def test_a_record_is_late_when_its_window_ended_at_or_before_stream_time_less_grace(
-    stream_time_ms: int, late: list[tuple[int, int]]
-) -> None:
-    engine = TopologyEngine(TOPOLOGY, {"purchases": 1})
-    engine.batch({"purchases": [purchase(stream_time_ms), purchase(9_999)]})
-    assert engine.late.select("offset", "margin_ms").rows() == late
-
-
-@pytest.mark.parametrize(
     ("record", "reason"),
     [
         (LogRecord(timestamp_ms=12_000, value=b'{"amount": "one"}'), "schema"),

@@ -72,16 +72,6 @@ def test_they_are_a_table_in_the_order_in_which_rows_were_put_last(
         assert copy.rows.sort(IDENTITY).equals(state.rows.sort(IDENTITY))
 
 
-def test_many_rows_are_searched_and_found_by_any_columns() -> None:
-    state = KeyedRows(SCHEMA, IDENTITY, RunSizes(small=100))
-    state.put(numbered(0, 10_000))
-    state.remove(numbered(500, 600))
-    state.put(numbered(700, 705, n=1))
-    assert state.of(numbered(498, 502), IDENTITY)["at"].to_list() == [498, 499]
-    assert sorted(state.of(frame([("", 0, "g70", 0), ("", 0, "g55", 0)]), ["group"])["at"]) == list(range(700, 710))
-    assert state.of(numbered(700, 705), IDENTITY)["n"].to_list() == [1] * 5
-
-
 def test_a_row_with_the_highest_number_there_is_stands_in_place_of_the_one_before() -> None:
     state = KeyedRows({ARRIVED: pl.Int64(), "n": pl.Int64()}, [ARRIVED], RunSizes(small=2))
     for first, n in ((0, 0), (4, 1), (9, 2)):

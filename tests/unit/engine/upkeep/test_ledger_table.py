@@ -33,35 +33,12 @@ def test_an_entry_says_after_the_move_what_it_said_before(scene: LedgerScene) ->
     assert list(scene.proofs.newest_first()) == before
 
 
-def test_moving_twice_moves_once(scene: LedgerScene) -> None:
-    scene.commit(0, 1, 2)
-    assert scene.ledger.move() == scene.ledger.move() == DeltaTable(scene.state.path).version()
-    scene.commit(3)
-    scene.ledger.move()
-    assert scene.moved == [0, 1, 2, 3]
-
-
 def test_a_long_log_is_moved_in_parts(tmp_path: Path) -> None:
     scene = LedgerScene(tmp_path, most_at_once=4)
     scene.commit(*range(11))
     scene.ledger.move()
     assert scene.moved == list(range(11))
     assert DeltaTable(scene.ledger.table.path).version() == 3
-
-
-def test_old_commits_are_forgotten_once_their_proofs_are_in_the_ledger(scene: LedgerScene) -> None:
-    scene.commit(*range(45))
-    scene.pass_hours()
-    upkeep_of(scene).round()
-    assert scene.commits[0] > 30
-    assert scene.found == list(reversed(range(45)))
-
-
-def test_young_commits_stay_in_the_log_although_they_were_moved(scene: LedgerScene) -> None:
-    scene.commit(*range(25))
-    upkeep_of(scene).round()
-    assert scene.commits[0] == 0
-    assert scene.found == list(reversed(range(25)))
 
 
 def test_when_the_move_fails_nothing_is_forgotten_and_the_next_round_makes_good(scene: LedgerScene) -> None:
