@@ -5,8 +5,6 @@ used loads the language, which needs neither Spark nor Airflow. DAG files import
 ``recount.airflow``; ``recount.testing`` has the unit-test driver.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any

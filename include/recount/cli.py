@@ -1,7 +1,5 @@
 """The ``recount`` command. Each room brings its own commands; a room is imported only when one of them is called."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from importlib import import_module

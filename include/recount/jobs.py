@@ -3,8 +3,6 @@
 A project has copies of these files, so that they import from here stays as it is. A job is imported when it is used.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

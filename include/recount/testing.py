@@ -10,8 +10,6 @@
 There is no broker and no JVM: a test takes milliseconds. Without pytest, use ``TopologyDriver`` itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -17,13 +17,11 @@ from recount.runtime.errors import conditions
 UNKNOWN = "…"
 EITHER = " / "
 Texts = Mapping[str, str]
-_MADE_BY_FUNCTIONS = {"require": 1, "require_each": 0}
-"""Functions of runtime.errors that raise InvalidDeclaration, and which argument names the condition."""
-_NOT_CALLABLE = "require_function"
+_MADE_BY_FUNCTIONS = {"require": 1, "require_each": 0}  # which argument names the condition
 _OUTSIDE = "BadRecord"
 """It ends nothing: it is the reason in a dead letter."""
 _ROOT = "RecountError"
-_GENERAL = frozenset({_ROOT, "InvalidDeclaration", _NOT_CALLABLE, *_MADE_BY_FUNCTIONS})
+_GENERAL = frozenset({_ROOT, "InvalidDeclaration", *_MADE_BY_FUNCTIONS})
 """They hand on what they are given."""
 
 
@@ -105,8 +103,6 @@ class _Reader:
         made_by, _, factory = name.rpartition(".")
         if name in _MADE_BY_FUNCTIONS:
             yield self._of_condition("InvalidDeclaration", call.args[_MADE_BY_FUNCTIONS[name]], call, known)
-        elif name == _NOT_CALLABLE:
-            yield self._of_condition("InvalidDeclaration", ast.Constant("not-a-function"), call, known)
         elif factory == "of" and made_by in self.bases:
             yield self._of_condition(made_by, call.args[0], call, known)
         elif name in self.bases and not self.bases[name][1] and text_of(call.args[0], known) != UNKNOWN:
@@ -115,31 +111,18 @@ class _Reader:
     def _of_condition(self, name: str, condition: ast.expr, call: ast.Call, known: Texts) -> Raised:
         """The texts of a condition in errors.toml; raises ``KeyError`` where the call lacks a value that they name."""
         told: dict[str | None, str] = {one.arg: text_of(one.value, known) for one in call.keywords}
-        if ast.unparse(call.func) == _NOT_CALLABLE:
-            told["field"] = text_of(call.args[0], known)
         texts = {part: _filled(text, told) for part, text in conditions()[text_of(condition, known)].items()}
-        return Raised(
-            room=self.room,
-            branch=self._branch(name),
-            message=texts["what"] if "what" in texts else f"invalid {texts['field']}",
-            expected=texts.get("expected", ""),
-            remedy=texts.get("remedy", ""),
-        )
+        return self._of_texts(name, texts.get("what", f"invalid {texts.get('field')}"), texts)
 
     def _raised(self, name: str, call: ast.Call, message: ast.expr, known: Texts) -> Raised:
-        told = {one.arg: text_of(one.value, known) for one in call.keywords}
-        return Raised(
-            room=self.room,
-            branch=self._branch(name),
-            message=text_of(message, known),
-            expected=told.get("expected", ""),
-            remedy=told.get("remedy", ""),
-        )
+        texts = {one.arg: text_of(one.value, known) for one in call.keywords if one.arg}
+        return self._of_texts(name, text_of(message, known), texts)
 
-    def _branch(self, name: str) -> str:
+    def _of_texts(self, name: str, message: str, texts: Texts) -> Raised:
         while name not in ("Terminal", "Transient"):
             name = self.bases[name][0]
-        return name
+        expected, remedy = texts.get("expected", ""), texts.get("remedy", "")
+        return Raised(room=self.room, branch=name, message=message, expected=expected, remedy=remedy)
 
 
 def _assigned(lines: Iterable[ast.AST], known: Texts) -> dict[str, str]:

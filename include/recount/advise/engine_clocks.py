@@ -11,8 +11,6 @@ Windows are tumbling, hopping, and sessions of each engine's own. Whether a reco
 it would join, so records of sessions are taken one by one, key by key.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """``recount estimate``: how much a topology keeps and costs, beside what its stream measures."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The grace advisor: what each longer grace would have saved, the state and delay that it costs, and which to take."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter

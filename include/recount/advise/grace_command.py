@@ -1,7 +1,5 @@
 """``recount grace``: the grace advisor's advice on a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

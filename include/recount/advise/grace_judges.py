@@ -4,8 +4,6 @@ Their rows in the late ledger say how much longer a grace would have been enough
 topology is declared a second time with it, and nothing else changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property

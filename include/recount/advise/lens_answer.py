@@ -3,8 +3,6 @@
 Differences are counted between the fewest and the most.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``recount lens``: how other engines would have answered for a stream here, as tables for people."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """``recount panels``: grace advice and the answers of other engines, as files that a stream's page shows."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence

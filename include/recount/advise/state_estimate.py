@@ -3,8 +3,6 @@
 Filters and processors are taken to let every record pass.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 ``Arrivals`` says when keys occur: the one model behind every estimate. Event rates come from the proofs of batches.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Whatever is imported of it, Kafka's security may be in an Airflow connection then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,5 @@
 """How a stream is: its last status against its declared limits, as of a given time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal

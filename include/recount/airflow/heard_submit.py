@@ -1,7 +1,5 @@
 """The spark-submit of the provider, and the line by which a job of Recount says why it has ended."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any

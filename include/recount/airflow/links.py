@@ -1,7 +1,5 @@
 """The names by which DAGs, assets and pages find each other, and links from a task's page to the plugin's pages."""
 
-from __future__ import annotations
-
 import os
 from datetime import timedelta
 from typing import Any

@@ -4,8 +4,6 @@ The setting ``RECOUNT_NOTIFIERS`` is a place ``module:name``; there is an Airflo
 (``airflow.sdk.BaseNotifier``), or several of them. ``Terminal`` fails the task at once, ``Transient`` is retried.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from asyncio import to_thread

@@ -1,7 +1,5 @@
 """Stop and start, as Airflow gives these orders and sees them obeyed."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Collection

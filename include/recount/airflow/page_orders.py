@@ -1,7 +1,5 @@
 """The buttons of a stream's page: which DAG each starts for a user who may, and the token that proves an order."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args

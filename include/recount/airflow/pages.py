@@ -4,8 +4,6 @@ Every route needs a user whom Airflow knows and who may see plugins. The pages a
 no script; the reports folder is served through these routes only. A path that leads out of the folder does not exist.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Additions of Recount to Airflow's web interface: its pages, an entry in the navigation, links on tasks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from airflow.configuration import conf

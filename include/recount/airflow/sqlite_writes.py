@@ -6,8 +6,6 @@ commit, and the commit waits for the event loop. Both wait until SQLite's timeou
 other process of Airflow has waited too.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any

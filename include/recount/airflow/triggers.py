@@ -8,8 +8,6 @@ Airflow leaves it alone. A cleared task runs again, often before ``on_kill`` is 
 so a clear must not stop it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

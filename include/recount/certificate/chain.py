@@ -5,8 +5,6 @@ newest is the published head, and from the first signed one on all are signed. U
 vouched for by the hash in the first signed one.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

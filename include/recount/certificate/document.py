@@ -5,8 +5,6 @@ spaces, no floats. Each certificate names the hash of the stream's certificate b
 which names the hash; ``recount.audit.certificate.signing`` checks signatures.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping

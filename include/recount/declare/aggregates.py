@@ -17,7 +17,7 @@ from recount.declare.expression_types import require_boolean, require_expression
 from recount.declare.expressions import Expression, col
 from recount.declare.schema import DOUBLE, LONG, LONG_MAX, LONG_MIN, FieldType, require_types
 from recount.declare.unknown_names import declares
-from recount.runtime.errors import OfARecord, require, require_each, require_function
+from recount.runtime.errors import OfARecord, require, require_each
 
 AggregateKind = Literal[
     "count", "sum", "min", "max", "avg", "first", "last", "distinct", "distinct sketch", "reduce", "fold"
@@ -49,7 +49,7 @@ class Fold:
     def __post_init__(self) -> None:
         for name, given in (("adder", self.adder), ("merger", self.merger), ("initial", self.initial)):
             if given is not None or name != "initial":
-                require_function(name, given)
+                require(callable(given), "not-a-function", given=repr(given), field=name)
         if self.returns is not None:
             require_types("fold", {"returns": self.returns})
 

@@ -4,8 +4,6 @@ They begin with ``PREFIX``, which no declared name may begin with (``require_fre
 can have any other name. ``window_start`` and ``window_end`` are columns of a windowed result, see ``operators.nodes``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 

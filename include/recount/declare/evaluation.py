@@ -4,8 +4,6 @@ A record for which an expression makes a value that its type cannot hold is set 
 function raises.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Context, Decimal, localcontext

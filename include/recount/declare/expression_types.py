@@ -1,7 +1,5 @@
 """The types of expressions, checked where an expression is declared and not where a record meets it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from decimal import Decimal
 from difflib import get_close_matches

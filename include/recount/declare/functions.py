@@ -3,8 +3,6 @@
 Nothing is rounded or cut.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping

@@ -9,8 +9,6 @@ An archive is the raw log of a topic in Delta, which outlives the topic's retent
 ('archive-clicks', 'archive-views')
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

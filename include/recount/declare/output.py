@@ -11,8 +11,6 @@ The time of a result's record is its event time. Where ``cleanup.policy`` has ``
 ``retention.ms`` after it: results of 2013 go within five minutes from a topic that keeps seven days. Delta has them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ process of their own, which hands over what they declare as bytes. The bytes are
 of functions and of objects of others are stand-ins, which have their names and cannot be called.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import pickle

@@ -9,8 +9,6 @@ Declared at the top level of a module of topologies, beside the streams that it 
 ('archive-clicks',)
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

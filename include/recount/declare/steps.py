@@ -1,7 +1,5 @@
 """The steps that keep no state, as methods of every stream; ``flow`` adds windows, joins and tables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from recount.declare.output import OnTooLarge, fitting
 from recount.declare.schema import FieldType
 from recount.declare.topics import Topic
 from recount.declare.unknown_names import declares
-from recount.runtime.errors import require, require_each, require_function
+from recount.runtime.errors import require, require_each
 
 Row = Mapping[str, Any]
 
@@ -52,7 +50,7 @@ class Steps(Rows):
 
     def map(self, function: Callable[[Row], Row], /, **made: FieldType) -> Self:
         """Each record replaced by the row that ``function`` makes of its fields; ``made`` declares the row."""
-        require_function("map", function)
+        require(callable(function), "not-a-function", given=repr(function), field="map")
         require(bool(made), "map-without-fields", given="no fields")
         return type(self)(FlatMap(input=self.node, function=lambda row: (function(row),), made=dict(made), word="map"))
 

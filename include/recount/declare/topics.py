@@ -1,7 +1,5 @@
 """Topics, declared once, and the check that a sink's rows can be written to its topic and read from it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

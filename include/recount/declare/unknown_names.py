@@ -1,7 +1,5 @@
 """Names that a declaration uses and that do not exist: the error says which there are, and which one is meant."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import wraps

@@ -9,8 +9,6 @@ clocks. ``delay_ms`` is how far behind the frontier the event time of a final re
 much longer.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 

@@ -9,8 +9,6 @@ and null. A field that the writer has not is null, unless it is required. Timest
 fastavro reads values as they are written, without logical types: it would round a decimal that has too many digits.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import math

@@ -7,8 +7,6 @@ A struct's members are called f0, f1, … for the fields, and o0, o1, … for ob
 name, ``gewicht.kg`` too, and a member cannot.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

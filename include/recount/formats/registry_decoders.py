@@ -1,7 +1,5 @@
 """Values of a schema registry to Arrow columns: a zero byte, the id of the writer's schema, the encoded value."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import lru_cache

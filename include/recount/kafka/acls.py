@@ -3,8 +3,6 @@
 They are derived from the declarations, never written by hand.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -4,8 +4,6 @@ A head is published in a transaction whose transactional.id is the stream's. A l
 it open, so of two audits that read the same head at once only one can publish the next.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -3,8 +3,6 @@
 A dead letter holds the bad record as it was, and why it is bad.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from operator import methodcaller
 from typing import Any, NamedTuple

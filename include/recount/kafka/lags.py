@@ -1,7 +1,5 @@
 """How far streams are behind the ends of their topics: the figure of Kafka's own tool, for all at once."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -3,8 +3,6 @@
 A stop is an order to end, for any holder of a lease. Orders are on a compacted topic that every driver polls.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Log ends, and the explanation of offsets that no reader gets to see."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

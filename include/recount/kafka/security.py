@@ -8,8 +8,6 @@ wrong password and an expired certificate for an outage: it tries again for ever
 lets the calls of its clients time out. So a client that waits asks here for the reported errors.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time

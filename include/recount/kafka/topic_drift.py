@@ -4,8 +4,6 @@ Needed are the declared topics, the dead-letter topics of what is read, and Reco
 altered. Outside the embedded profile it is created only where that is asked for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -3,8 +3,6 @@
 Problems come at the end. A topic of the same name that is created later has another id.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future

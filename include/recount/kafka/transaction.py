@@ -16,8 +16,6 @@ Offsets of a group without members expire ``offsets.retention.minutes`` (7 days 
 same transaction writes the stream's ``Position`` too, which has the offsets when those have expired.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress

@@ -4,8 +4,6 @@ Which offsets there were stays known, so that the archive has no hole. No audit 
 reads the topic has been erased from behind them, and its audits begin there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

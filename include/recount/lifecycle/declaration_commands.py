@@ -4,8 +4,6 @@ Airflow calls ``fingerprint`` in a process of its own: one that has imported the
 deployment.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Annotated

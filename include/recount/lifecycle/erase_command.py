@@ -1,7 +1,5 @@
 """``recount erase``: the streams and archives that have one key, what hinders its erasure, and what stays of it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -11,8 +11,6 @@ The stream's lease is held all the while, and no certificate can be issued. All 
 which an audit has proved: so the audit after it reads compacted topics from behind the tombstones.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping

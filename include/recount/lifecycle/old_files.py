@@ -3,8 +3,6 @@
 The DAG ``maintenance`` runs it every day. Delta tables are their writers' own to trim.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -8,8 +8,6 @@ driver starts. Tables are moved whole to ``former/<stream>/<version>`` below the
 A reset needs a standstill: no driver is at work, and one that wakes up can neither publish nor commit.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import uuid

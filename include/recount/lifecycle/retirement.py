@@ -9,8 +9,6 @@ Steps, each safe to repeat:
 What audits have found stays: certificates, the tables of its audits, who accepted what, declarations, erasures, orders.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing

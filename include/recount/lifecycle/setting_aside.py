@@ -5,8 +5,6 @@ lease. So a batch that is planned and not committed, the one that failed among t
 later try; and an order for a record that a batch has committed is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

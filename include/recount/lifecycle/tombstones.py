@@ -4,8 +4,6 @@ The audit after the erasure reads these topics from behind the tombstones. So no
 the audit before it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Commands for the versions of a stream: reset, upgrade, retire, set-aside."""
 
-from __future__ import annotations
-
 import os
 from typing import Annotated, cast
 

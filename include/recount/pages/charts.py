@@ -3,8 +3,6 @@
 The style sheet of the pages paints a chart; a template draws the operators, from sources down to sinks.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Each certificate is read once. ``recount.audit.expectations.validation`` wrote t
 the Data Docs take styles, icons and programs from servers of others.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

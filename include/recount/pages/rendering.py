@@ -3,8 +3,6 @@
 The panels are the documents of the grace advisor and of the lens; without them the page shows nothing there.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

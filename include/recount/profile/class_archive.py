@@ -4,8 +4,6 @@ The archive holds for one JDK and for the jars of one Spark, that of SPARK_HOME 
 is stored beside our jars, where ``runtime.installation.shared_classes`` finds it.
 """
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Airflow makes all DAGs paused.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 The commands are ``recount up``, ``recount status`` and ``recount down``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ log of its own, and a restart can be waited for. The metadata database is SQLite
 installed, and carries the handful of writers of one machine. Production takes PostgreSQL, see docker-compose.yml.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -1,7 +1,5 @@
 """A real Kafka: one or three KRaft brokers from the Maven jars, with their data in the home."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """``recount jars``: fetch what Spark and the broker need with Maven, or name it for spark-submit."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

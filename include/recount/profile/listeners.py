@@ -4,8 +4,6 @@ Anybody on this machine may connect, or one principal a role.
 The home's certificate authority is made at the first start; what it signs is for this machine only.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import secrets
 from collections.abc import Iterable, Mapping, Sequence

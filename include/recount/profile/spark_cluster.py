@@ -1,7 +1,5 @@
 """A real Spark standalone cluster, a master and its workers, of the Spark that spark-submit takes, too."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -10,8 +10,6 @@ It writes where the stream writes (the sink's topic and Delta table), never to a
 * ``boundary``: a result's window is moved by one millisecond: published again and changed in the table.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``recount init``."""
 
-from __future__ import annotations
-
 import json
 import keyword
 import re

@@ -1,7 +1,5 @@
 """A topology at work: its operators, wired, and the way of one record through them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from recount.declare.evaluation import OutOfRange, evaluate, risky_expressions

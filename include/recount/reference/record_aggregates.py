@@ -1,7 +1,5 @@
 """The value of an aggregate over the records of one window: computed from all of them, every time."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy

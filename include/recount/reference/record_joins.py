@@ -3,8 +3,6 @@
 A table is the latest row of each key, and, where versioned, every version of it.
 """
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace

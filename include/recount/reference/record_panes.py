@@ -4,8 +4,6 @@
 partition at its own offset; None (a derived record) is never late.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

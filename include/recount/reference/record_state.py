@@ -1,7 +1,5 @@
 """Operators that remember: held updates, deduplication, custom processors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Windowed aggregation: place the record, aggregate the windows it changed, and let results leave when it is time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 The identity of a process differs from that of a later one with its pid, whatever the clock of the machine does.
 """
 
-from __future__ import annotations
-
 import gc
 import re
 import sys

@@ -4,8 +4,6 @@ Two branches decide what an orchestrator does next. ``Terminal``: a human must a
 the same call may succeed later. ``recount.airflow.notices`` maps them to Airflow's fail and retry; nothing else does.
 """
 
-from __future__ import annotations
-
 import copyreg
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -105,11 +103,6 @@ def require_each(condition: str, given: Iterable[object], kind: type | UnionType
     others = [one for one in given if not isinstance(one, kind)]
     named = ", ".join(f"{one!r}, a {type(one).__name__}" for one in others)
     require(not others, condition, given=named, **told)
-
-
-def require_function(field: str, given: object) -> None:
-    """Raise ``InvalidDeclaration`` unless ``given`` can be called."""
-    require(callable(given), "not-a-function", given=repr(given), field=field)
 
 
 class RegistryUnreachable(Transient):

@@ -8,8 +8,6 @@ Shipped files are below ``recount/shipped`` in the wheel; in a checkout they are
 Reads refuse a pipe or device; a secret is written for its owner alone.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets

@@ -5,8 +5,6 @@ Both say which stream a line is about where a process has several. Lines of JSON
 lines: ``ts``, ``level``, ``logger``, ``msg``.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -1,7 +1,5 @@
 """Durations, times and amounts, read from and written as text for people."""
 
-from __future__ import annotations
-
 import re
 import time
 from datetime import UTC, datetime, timedelta

@@ -4,8 +4,6 @@ Kafka's client waits long for brokers that do not answer. A scrape does not: its
 what has not come in time is left out.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Every path is in /openapi.json, with the declared types of keys and fields. Nothing can be written.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

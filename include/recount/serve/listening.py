@@ -4,8 +4,6 @@ The token comes from a file or the environment, never from a command line. 400 i
 what may go by, 409 what does not.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Questions about a sink by ``recount query`` and ``recount serve``: texts checked by the declaration."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass

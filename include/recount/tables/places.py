@@ -20,8 +20,6 @@ whose frontier was first beyond t, by the recorded times of batches. So a stream
 keeps all of it for as long as one that reads what happens now. Released rows are older than that and were judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self

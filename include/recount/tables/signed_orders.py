@@ -10,8 +10,6 @@ It has two records. ``begun`` is written before the first row is removed, ``done
 two neither driver nor audit may begin.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -61,7 +59,7 @@ class SignedRecord(ABC):
         """The record in ``text``; raises ``Terminal`` where it is none."""
         try:
             record = cls(**json.loads(text))
-            numbers = [one.name for one in fields(cls) if one.type == "int"]
+            numbers = [one.name for one in fields(cls) if one.type is int]
             if not all(type(getattr(record, name)) is int for name in numbers):
                 raise TypeError(f"{', '.join(numbers)} are whole numbers")
             return record

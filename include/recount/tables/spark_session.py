@@ -5,8 +5,6 @@ find it by ``RECOUNT_SPARK_SECURITY``; so no command line and no setting has the
 executors that it starts in the environment of their JVM: Spark offers nothing else.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

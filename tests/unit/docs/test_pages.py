@@ -102,12 +102,9 @@ def test_every_file_and_folder_on_the_page_on_architecture_exists() -> None:
 RAISED = raised_in(ROOT / "include" / "recount")
 
 
-def test_the_page_of_errors_is_made_of_the_code_and_every_terminal_one_says_what_to_do() -> None:
+def test_the_page_of_errors_is_made_of_the_code_which_names_each_and_terminal_ones_say_what_to_do() -> None:
     assert page("errors.md") == errors_page(RAISED), "run `make errors`"
     assert [error for error in RAISED if error.branch == "Terminal" and not error.remedy] == []
-
-
-def test_the_code_names_every_condition_of_errors() -> None:
     code = "".join(file.read_text() for file in (ROOT / "include" / "recount").rglob("*.py"))
     assert [condition for condition in conditions() if f'"{condition}"' not in code] == []
 

@@ -1,7 +1,5 @@
 """DAGs of a topology's audits: ``audit__``, ``night__``, ``findings__`` and ``backfill__``."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Sequence
 from datetime import timedelta

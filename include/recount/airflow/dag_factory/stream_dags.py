@@ -3,8 +3,6 @@
 ``stream_control`` orders to stop or to start; ``maintenance`` removes old files; ``topics`` creates and repairs topics.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 import os

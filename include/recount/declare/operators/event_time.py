@@ -6,8 +6,6 @@ Layers: regions, then customers, then orders. A batch reads every layer but the 
 which the batch is planned; so a lookup as of the event's time knows every change that was in the log then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 

@@ -12,8 +12,6 @@ of which topics a result is made; other functions say which fields of an operato
 ([('orders', 'amount')], [('orders', 'region')])
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

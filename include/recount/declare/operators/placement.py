@@ -1,7 +1,5 @@
 """Checks at declaration: what may stand above and below ``in_order``, final results, and lookups by event time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Literal
 

@@ -15,7 +15,7 @@ from recount.declare.expression_types import require_key_passes, type_of
 from recount.declare.expressions import Expression
 from recount.declare.operators.stateless import OneInput
 from recount.declare.schema import LONG_MAX, FieldType, require_types
-from recount.runtime.errors import Terminal, require, require_function
+from recount.runtime.errors import Terminal, require
 from recount.runtime.times import readable
 
 if TYPE_CHECKING:
@@ -124,9 +124,9 @@ class Process(OneInput):
     made: Mapping[str, FieldType]
 
     def __post_init__(self) -> None:
-        require_function("on_record", self.on_record)
+        require(callable(self.on_record), "not-a-function", given=repr(self.on_record), field="on_record")
         if self.on_timer is not None:
-            require_function("on_timer", self.on_timer)
+            require(callable(self.on_timer), "not-a-function", given=repr(self.on_timer), field="on_timer")
         require_types("fields", self.made)
         require_free("fields", self.made)
         require_key_passes(f"key {self.key}", self.input.fields[self.key], self.made.get(self.key))

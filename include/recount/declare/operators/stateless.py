@@ -13,7 +13,7 @@ from recount.declare.expressions import Column, Expression
 from recount.declare.schema import STRING, FieldType, require_types
 from recount.declare.topics import Topic, require_declared, require_writable
 from recount.declare.unknown_names import declares
-from recount.runtime.errors import require, require_function
+from recount.runtime.errors import require
 
 if TYPE_CHECKING:
     from recount.declare.operators.nodes import Node
@@ -83,7 +83,7 @@ class FlatMap(OneInput):
     word: str = "flat-map"
 
     def __post_init__(self) -> None:
-        require_function("function", self.function)
+        require(callable(self.function), "not-a-function", given=repr(self.function), field="function")
         require_types("fields", self.made)
         require_free("fields", self.made)
         require_key_passes(f"key {self.key}", self.input.fields[self.key], self.made.get(self.key))
@@ -107,7 +107,7 @@ class Peek(OneInput):
     action: Callable[[Mapping[str, Any]], None]
 
     def __post_init__(self) -> None:
-        require_function("action", self.action)
+        require(callable(self.action), "not-a-function", given=repr(self.action), field="action")
 
     def __str__(self) -> str:
         return "peek"

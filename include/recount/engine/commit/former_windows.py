@@ -1,7 +1,5 @@
 """State of a single aggregation over time windows as earlier releases kept it: a row for each batch, key and window."""
 
-from __future__ import annotations
-
 import polars as pl
 from deltalake import DeltaTable, write_deltalake
 

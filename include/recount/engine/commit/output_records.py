@@ -3,8 +3,6 @@
 Row by row a record takes 12 to 25 microseconds, most of them in ``json``; so it takes a quarter of that.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 

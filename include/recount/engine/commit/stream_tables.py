@@ -1,7 +1,5 @@
 """The Delta tables of one stream: state, its batch ledger, late records, rejected records, outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager

@@ -3,8 +3,6 @@
 The host also publishes why a stream was not started.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """A stream from lease to last batch: acquire, recover, run, report, stop."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping

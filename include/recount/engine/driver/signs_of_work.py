@@ -1,7 +1,5 @@
 """Signs that a stream works: work that is done, not a thread that says so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

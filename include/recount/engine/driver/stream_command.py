@@ -1,7 +1,5 @@
 """``recount stream`` and the entry point of spark_jobs/stream.py."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

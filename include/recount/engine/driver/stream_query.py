@@ -1,7 +1,5 @@
 """Spark's query of one stream, which can be restarted between two batches, and its progress as plain values."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

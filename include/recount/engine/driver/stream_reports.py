@@ -1,7 +1,5 @@
 """Reports of a stream from its driver: statuses in its topic, and metrics over HTTP."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

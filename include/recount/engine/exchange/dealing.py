@@ -4,8 +4,6 @@ A topology can be dealt out where all rows that an operator of it brings togethe
 their tasks: their key, or the id of a deduplication. See docs/decisions/0060 for what stands against it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The driver holds the only part of a stream whose keys are not dealt out; else ta
 from batch to batch. Tables come in and tables go out, by name, so that both can cross processes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

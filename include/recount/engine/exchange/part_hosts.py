@@ -8,8 +8,6 @@ other the part is read from the state table again. The process ends with its exe
 Only this user can connect to it: what it reads and writes is pickled, as between Spark and its workers.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pickle

@@ -5,8 +5,6 @@ cached. A batch is grouped together with it, so that the task of a part runs on 
 batch. Where that executor is lost, another one makes the row again, and the part moves there.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

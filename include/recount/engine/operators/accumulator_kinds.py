@@ -5,8 +5,6 @@ accumulators in a group, ``result`` reads the value that the aggregate declares.
 ``order`` and, for several rows made of one record, by ``ORDINAL``.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A topology at work: its operators, wired, and the way of one batch through them, inputs first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain

@@ -3,8 +3,6 @@
 Between streams: which rows meet, and which leave alone. With a table: each record looks up the table's row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 

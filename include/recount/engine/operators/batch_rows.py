@@ -19,8 +19,6 @@ The rows of a frame are in the order in which they happen. A join's row is made 
 may be missing. Python functions of a topology have rows as dictionaries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators without state: what leaves keeps its place in the log, and so its stream time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Operators that hold rows back: suppressed updates, records that may be duplicates, records put in order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

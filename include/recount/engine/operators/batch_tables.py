@@ -3,8 +3,6 @@
 A join has one row per key from the latest of both sides. An aggregation has each group over the rows in it now.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Windowed aggregation: place the batch's rows, aggregate the windows that they changed, let results leave in time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal

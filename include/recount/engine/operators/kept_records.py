@@ -1,7 +1,5 @@
 """Windows of every kind from single records, which are kept: placed one by one, aggregated in columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain

@@ -8,8 +8,6 @@ between it and all ends so far. So records and sessions are merged alike, and in
                                                                               14──16     one session [0, 16]
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field

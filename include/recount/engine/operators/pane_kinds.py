@@ -1,7 +1,5 @@
 """Session panes and sliding panes: the windows of one key, record by record, and records by time."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

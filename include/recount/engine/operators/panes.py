@@ -6,8 +6,6 @@ that were merged away) or was late for; ``members`` are the records of a window 
 ``Placing`` takes the records of one batch, one after the other, as they happen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol

@@ -4,8 +4,6 @@ A function of the topology raised, an expression has a value that its type canno
 its topic. A row that is out of range goes no further. The filter of a sink itself decides about one that is too large.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce

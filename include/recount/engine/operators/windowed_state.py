@@ -8,8 +8,6 @@ row may be replaced by a later revision.
 The declaration alone says which rows can still come once the stream time of every partition has passed them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -3,8 +3,6 @@
 Kafka's Java client says who has a transaction open on a partition: the client for Python cannot ask that.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """The records of one topic as tasks take them in: decoded, the bad ones set aside; and how tables leave tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Expressions compiled to Polars, with the meaning of ``recount.declare.evaluation.evaluate``."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, localcontext

@@ -5,8 +5,6 @@ the first operator that needs other records, several inputs, or Python functions
 their type, and their actions happen once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Windows that tasks begin: what leaves them of rows that are on time in any case is one row a key and window."""
 
-from __future__ import annotations
-
 from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property

@@ -8,8 +8,6 @@ Where the keys are dealt out, each *part* of them has rows of its own (``part``)
 are those of part 0. The number of parts changes with a snapshot only, whose first row says it.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

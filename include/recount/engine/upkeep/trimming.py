@@ -4,8 +4,6 @@ Rows of outputs, late and rejected records go once an audit has released them (`
 that a later one has replaced. State goes once a later snapshot has replaced it.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
