@@ -40,7 +40,7 @@ RUN_engines := tests/unit/engine
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test test-all $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults wake shop shop-demo conformance errors pictures house lint format bench bench-scale bench-ceiling bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test test-all $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights acls lies chaos faults wake shop shop-demo conformance errors pictures house lint format bench bench-scale bench-ceiling bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -163,9 +163,6 @@ mutants: setup ## every rule of the stream made wrong in turn: the audit must se
 
 nights: setup ## nights of the whole shop, each with a fault, some with lies and backfills; goes on where it stopped (NIGHTS=30; ARGS: --publish, --control FOLDER, --played RECORDS)
 	@python -m tests.shop_nights --nights $(NIGHTS) --folder .cache/shop-nights $(ARGS)
-
-city-nights: setup ## fifty nights of three streams: no audit may raise an alarm (ARGS: --nights 50 --publish)
-	@python -m tests.nights $(ARGS)
 
 acls: setup ## each kind of ACL dropped in turn from a chain on a secured broker: it must stop with one clear error (ARGS: audit, Describe, ...)
 	@python -m tests.acls $(ARGS)
