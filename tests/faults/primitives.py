@@ -1,7 +1,4 @@
-"""What the package writes with, and the wrapper around each: import this before anything of ``recount``.
-
-``tests/unit/faults`` holds that the package writes with nothing else.
-"""
+"""What the package writes with, and the wrapper around each: import this before anything of ``recount``."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from tests.formats.registry_streams import (
 from tests.integration.engine.drivers import delta_rows
 from tests.unit.formats.protobuf_writers import by_both, fill, sink_file, wire
 
-from recount.declare.schema import DATE, LONG, STRING, RecordSchema, decimal, nested
+from recount.declare.schema import LONG, STRING, RecordSchema, decimal, nested
 from recount.declare.topology import Topology
 from recount.formats.protobuf_schemas import writer_message
 from recount.formats.schema_registry import latest_files, protobuf_files, schema_id
@@ -36,36 +35,6 @@ from recount.runtime.protobuf_files import Files
 _SECOND_MESSAGE = b"\2\2"
 
 pytestmark = pytest.mark.timeout(600)  # with the archive of the registry to be fetched
-MORE = """
-syntax = "proto2";
-package shop.more;
-
-import "google/protobuf/timestamp.proto";
-import "google/protobuf/wrappers.proto";
-import "google/type/date.proto";
-
-message Outer {
-  message Inner {
-    optional Kind kind = 1 [default = B];
-    optional group Part = 2 {
-      optional int32 n = 1 [deprecated = true];
-    }
-  }
-  enum Kind {
-    A = 0;
-    B = 1;
-  }
-  required Inner inner = 1;
-  optional google.protobuf.Int64Value perhaps = 2;
-  optional google.type.Date day = 3;
-  oneof either {
-    int32 one = 4;
-    string other = 5;
-  }
-  map<string, Inner> by = 6;
-  extensions 100 to 200;
-}
-"""
 
 
 @pytest.fixture(scope="module", name="streams")
@@ -89,29 +58,6 @@ def _files(registry: Registry, schema_id: int) -> Files:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, registry.address)
         return protobuf_files(schema_id)
-
-
-def test_a_file_of_a_real_registry_is_read_by_both(
-    tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with registry_of(project, tmp_path) as registry:
-        monkeypatch.setenv(VARIABLE, registry.address)
-        number = registry.register("more-value", MORE)
-        files = protobuf_files(number)
-        assert fetched_files(number) == files
-    asked = RecordSchema.of(
-        kind=nested("inner", "kind", kind=STRING),
-        n=nested("inner", "part", "n", kind=LONG),
-        perhaps=decimal(20, 2),
-        day=DATE,
-        one=LONG,
-        by=nested("by", "k", "kind", kind=STRING),
-    )
-    inner = b"\x0a\x06\x08\x00\x13\x08\x05\x14"
-    rest = b"\x12\x02\x08\x07\x1a\x07\x08\xe8\x0f\x10\x02\x18\x1d\x20\x09\x32\x07\x0a\x01k\x12\x02\x08\x01"
-    told = by_both([wire(number, inner + rest), wire(number, b"")], asked, lambda _: files)
-    good = {"kind": "A", "n": 5, "perhaps": Decimal("7.00"), "day": "2024-02-29", "one": 9, "by": "B"}
-    assert told == [good, dict.fromkeys(asked.fields)]
 
 
 def test_a_file_of_a_real_registry_is_read_with_those_that_it_refers_to(
