@@ -59,13 +59,11 @@ def advice_shown(found: Figures) -> Iterator[RenderableType]:
 
 
 def late_of(one: Figures) -> str:
-    """Return how many records were late, and how many results lack them."""
     late = quantity(one["records"], "late record")
     return late if one["results"] is None else f"{late}, missing from {quantity(one['results'], 'result')}"
 
 
 def recommendation_of(one: Figures) -> str:
-    """Return the recommendation in words."""
     added_ms, reason = one["recommendation"]["added_ms"], one["recommendation"]["reason"]
     return f"{f'take {readable(added_ms)} more' if added_ms else 'leave the grace'}: {reason}"
 

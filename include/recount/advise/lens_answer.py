@@ -186,7 +186,6 @@ def _added(judged: pl.DataFrame, reading: str) -> int:
 
 
 def _assumed(engine: str, found: Reaching) -> Iterator[str]:
-    """The sentences about ``engine``."""
     modelled = found.modelled
     grace, has_sessions = readable(modelled.windows.grace_ms), isinstance(modelled.windows, SessionWindows)
     if engine == STRUCTURED_STREAMING:

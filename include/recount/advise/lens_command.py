@@ -115,7 +115,6 @@ def heading(said: Figures) -> Iterator[str]:
 
 
 def cost(read: int, seconds: float) -> str:
-    """How much was read, and how long it took."""
     rate = read / seconds if seconds else 0
     return f"{quantity(read, 'record')} read and judged in {seconds:.1f} s, {rate:,.0f} a second"
 

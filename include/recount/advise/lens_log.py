@@ -294,7 +294,6 @@ class Reaching:
     read: int
 
     def column(self, name: str) -> Longs:
-        """Return a column of ``rows``."""
         return self.rows[name].to_numpy()
 
     def records(self, rows: Sequence[int]) -> Iterator[Record]:

@@ -35,8 +35,6 @@ _PAIRS_THAT_TELL = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """Rows of state and their bytes in memory."""
-
     rows: int
     bytes: int
 

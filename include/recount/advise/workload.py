@@ -95,16 +95,13 @@ class Workload:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The assumptions as plain values."""
         by_name = {name: _plain(keys) for name, keys in self.keys_by_name.items()}
         return {**vars(self), "rates": dict(self.rates), "keys": _plain(self.keys), "keys_by_name": by_name}
 
     def rate_of(self, topic: str) -> float:
-        """Records a second of ``topic``."""
         return self.rates.get(topic, self.rate)
 
     def keys_of(self, name: str) -> float:
-        """How many different keys called ``name`` there are."""
         return self.keys_by_name.get(name, self.keys)
 
     def ids_of(self, node: Deduplicate) -> float:

@@ -309,7 +309,6 @@ def interval_of(context: Context) -> list[str]:
 
 
 def source_of(context: Context) -> list[str]:
-    """The job's options for where the log is read."""
     return ["--source", str(_params(context).get("source", "auto"))]
 
 
@@ -322,7 +321,6 @@ def _iso(moment: datetime | None) -> str:
 
 
 def audit_params() -> dict[str, Param]:
-    """Return the parameters of a run that is started by hand."""
     return {
         "through": Param("", type="string", description="Judge what was recorded before: a time, or now"),
         "source": Param("auto", type="string", enum=["auto", "kafka", "archive"], description="Where the log is read"),

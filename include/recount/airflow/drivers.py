@@ -62,7 +62,6 @@ class DriverPod:
 
     @property
     def name(self) -> str:
-        """For a log."""
         return f"pod {self.pod} in {self.namespace}"
 
     @property
@@ -210,7 +209,6 @@ class DriverProcess:
 
     @property
     def name(self) -> str:
-        """For a log."""
         return f"pid {self.pid}"
 
     @property

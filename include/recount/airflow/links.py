@@ -20,11 +20,6 @@ def stream_page(stream: str) -> str:
     return f"{PAGES}/streams/{stream}"
 
 
-def report_page(path: str) -> str:
-    """The page of a file below the reports folder."""
-    return f"{PAGES}/reports/{path}"
-
-
 def stream_dag(stream: str) -> str:
     return f"stream__{stream}"
 
@@ -83,7 +78,7 @@ class CertificateLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         path = getattr(operator, "certificate", "")
-        return report_page(path) if path else f"{PAGES}/"
+        return f"{PAGES}/reports/{path}" if path else f"{PAGES}/"
 
 
 class DataDocsLink(BaseOperatorLink):

@@ -84,7 +84,6 @@ def _no_notifiers(place: str, why: str) -> Terminal:
 
 @contextmanager
 def airflow_failures() -> Iterator[None]:
-    """Everything a task does goes in here."""
     try:
         yield
     except Terminal as error:

@@ -39,8 +39,6 @@ class DagState:
 
 
 class AirflowRuns:
-    """Runs in Airflow's own database, by its auth manager."""
-
     def states(self, dags: Collection[str]) -> Mapping[str, DagState]:
         with create_session() as session:
             asked = select(DagModel.dag_id, DagModel.is_paused, DagModel.next_dagrun_create_after)

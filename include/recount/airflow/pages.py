@@ -53,7 +53,6 @@ def reader(user: GetUserDep) -> None:
 
 
 def settings_here() -> Settings:
-    """Return the settings in the environment of the api-server."""
     return Settings.from_environment(os.environ)
 
 
@@ -79,7 +78,6 @@ def brokers(settings: Here, deployed: Deployed) -> Watch:
 
 
 def airflow_runs() -> AirflowRuns:
-    """Airflow's own."""
     return AirflowRuns()
 
 
@@ -251,7 +249,6 @@ def expectations(name: str, audit: str, request: Request, settings: Here, deploy
 
 @app.get("/static/{name}")
 def static(name: str) -> FileResponse:
-    """The style sheet and the icon."""
     file = _STATIC / name
     if name not in _STATIC_FILES:
         raise HTTPException(404, "There is no such file.")

@@ -127,7 +127,6 @@ def roles(
 
 
 def table_of(wanted: Wanted) -> Table:
-    """A line for each resource, with the actions of each role."""
     table = Table("resource", *wanted)
     for resource in sorted({resource for permissions in wanted.values() for _, resource in permissions}):
         table.add_row(resource, *(_actions(permissions, resource) for permissions in wanted.values()))

@@ -173,7 +173,6 @@ class Submission:
         return DriverProcess.launch(self.command, self._environment, record=record, log=log)
 
     def kill(self) -> None:
-        """End a running ``run``."""
         self._hook.on_kill()
         if self._pod:
             self._pod.end()

@@ -64,7 +64,6 @@ class Chain:
         self.newest = max((*self._numbered, *self._altered), default=0)
 
     def faults(self) -> list[Fault]:
-        """Everything that is wrong, by kind and number."""
         of_the_head = self._head_faults() if self.head_is_asked else ()
         links = (*self._forks(), *self._gaps(), *self._broken_links())
         return [*self._unsound, *links, *self._signatures(), *self._missing_heads(), *of_the_head]

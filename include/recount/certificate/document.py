@@ -237,7 +237,6 @@ def verify_alone(certificate: Certificate) -> None:
 
 
 def standing(certificate: Certificate) -> str:
-    """Whether ``certificate`` is signed, in words."""
     if certificate.get("signature"):
         return f"signed with key {certificate['key_id']}"
     return (

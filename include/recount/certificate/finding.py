@@ -103,13 +103,11 @@ class PartitionAccount:
 
     @property
     def records(self) -> int:
-        """The records that were read."""
         refused = self.null_key + self.null_value + self.deduplicated + self.dead_lettered
         return self.counted + self.late + self.filtered + self.waiting + refused
 
     @property
     def unaccounted(self) -> int:
-        """Offsets that nothing explains."""
         explained = self.records + self.control + self.aborted + self.compacted + self.expired
         return self.end - self.start - explained
 

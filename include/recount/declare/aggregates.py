@@ -120,7 +120,6 @@ class Aggregate:
 
 
 def require_aggregates(given: Mapping[str, object]) -> None:
-    """Refuse an aggregation of nothing, or of what is no aggregate."""
     require(bool(given), "no-aggregates", given=given)
     require_each("not-an-aggregate", given.values(), Aggregate)
 

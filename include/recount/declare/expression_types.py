@@ -23,7 +23,6 @@ _EQUALITY = ("==", "!=")
 
 
 def columns_of(tree: Expression) -> frozenset[str]:
-    """The names of all fields that ``tree`` reads."""
     match tree:
         case Column(name):
             return frozenset({name})
@@ -67,7 +66,6 @@ def _is_on_purpose(tree: Expression) -> bool:
 
 
 def require_expression(given: object) -> None:
-    """Refuse what is no expression, such as the name of a field."""
     require_each("not-an-expression-of-ours", [given], Expression)
 
 

@@ -161,8 +161,6 @@ class RecordStream(Steps):
 @declares
 @dataclass(frozen=True)
 class WindowedStream:
-    """Records grouped by key and window."""
-
     node: Node
     windows: Windows
 

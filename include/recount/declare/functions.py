@@ -136,7 +136,9 @@ def _holds(kind: FieldType, value: Any) -> bool:
     if kind.element is not None:
         element = kind.element
         # what can be read once, or has no order of its own but by chance, is no list
-        is_list = isinstance(value, list | tuple | set | range | deque) or _is_array(value)
+        is_list = isinstance(value, list | tuple | set | range | deque) or (
+            hasattr(value, "__array__") and hasattr(value, "__len__")
+        )
         return is_list and all(_holds(element, one) for one in value)
     match kind.kind:
         case "string":
@@ -169,10 +171,6 @@ def _plain(kind: FieldType, value: Any) -> Any:
             made = Decimal(value).quantize(Decimal((0, (1,), -kind.scale)), context=_EXACT)
             return made if made else abs(made)
     return value
-
-
-def _is_array(value: Any) -> bool:
-    return hasattr(value, "__array__") and hasattr(value, "__len__")
 
 
 def _is_whole(value: Any) -> bool:

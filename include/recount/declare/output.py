@@ -126,7 +126,6 @@ def time_header(timestamp_ms: int) -> tuple[tuple[str, bytes], ...]:
 
 
 def encode_key(key: str | int | None) -> bytes | None:
-    """A key as text in UTF-8; a null key stays null."""
     return None if key is None else str(key).encode()
 
 
@@ -173,7 +172,6 @@ class Fits(Call):
 
     @property
     def measured(self) -> Call:
-        """The number of bytes."""
         size = self.arguments[0]
         assert isinstance(size, Call)
         return size

@@ -56,7 +56,6 @@ class PlainValue:
         return str(self.fields[name])
 
     def decode(self, value: bytes) -> dict[str, Any]:
-        """The field of ``value``; raises ``BadRecord``."""
         if self.kind.kind == "string":
             try:
                 return {self.name: value.decode("utf-8")}

@@ -58,7 +58,6 @@ class Declarations:
 
     @property
     def streams(self) -> Mapping[str, Stream]:
-        """All that runs as a stream: topologies and archives."""
         return {**self.topologies, **self.archives}
 
     @property

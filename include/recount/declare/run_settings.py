@@ -113,7 +113,6 @@ class RunSettings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its streams and groups."""
         return tuple(one if isinstance(one, str) else one.name for one in self.streams)
 
     @property

@@ -183,7 +183,6 @@ class RecordSchema:
 
     @property
     def of_value(self) -> RecordSchema:
-        """The fields of the value alone, without those of headers and keys."""
         kept = {name: kind for name, kind in self.fields.items() if self._is_of_value(name)}
         return (
             self if len(kept) == len(self.fields) else replace(self, fields=kept, required=self.required & kept.keys())
@@ -199,7 +198,6 @@ class RecordSchema:
         return name not in self.readings or self.readings[name].is_of_value
 
     def path_of(self, name: str) -> tuple[str, ...]:
-        """Return where in a value the field ``name`` is."""
         return (name,) if name not in self.readings else self.readings[name].path or (name,)
 
     def form_of(self, name: str) -> Form | None:
@@ -270,12 +268,12 @@ RecordSchema.__init__ = declares(RecordSchema.__init__)  # type: ignore[method-a
 
 def require_types(what: str, fields: Mapping[str, object]) -> None:
     """Refuse what is declared as the type of a field of ``what`` and is none."""
-    unlike = [f"{name!r}: {kind!r}" for name, kind in fields.items() if not _is_field(name, kind)]
+    unlike = [
+        f"{name!r}: {kind!r}"
+        for name, kind in fields.items()
+        if not (isinstance(name, str) and isinstance(kind, FieldType))
+    ]
     require(not unlike, "not-fields", given=", ".join(unlike), field=what)
-
-
-def _is_field(name: object, kind: object) -> bool:
-    return isinstance(name, str) and isinstance(kind, FieldType)
 
 
 class _Real(float):

@@ -20,8 +20,6 @@ Row = Mapping[str, Any]
 @declares
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a stream or of a table."""
-
     node: Node
 
     def with_fields(self, /, **added: object) -> Self:
@@ -31,7 +29,9 @@ class Rows:
     def select(self, /, *kept: str, **chosen: object) -> Self:
         """The key and the named fields only: ``select("order_id", total=col("amount"))``."""
         require_each("selection-of-no-names", kept, str)
-        return type(self)(Select(input=self.node, chosen=_chosen(kept, chosen, self.node)))
+        return type(self)(
+            Select(input=self.node, chosen={**{name: col(name) for name in kept}, **_expressions(chosen, self.node)})
+        )
 
 
 @declares
@@ -106,7 +106,6 @@ def node_of(rows: Rows, kind: type[Rows]) -> Node:
 
 
 def require_topic(field: str, given: object) -> None:
-    """Refuse what is no topic, such as its name."""
     require_each("not-a-topic", [given], Topic, field=field)
 
 
@@ -118,10 +117,6 @@ def _expression(given: object, above: Node) -> Expression:
     """Refuses a text that is the name of a field: the field is meant, and each row would have its name."""
     require(not isinstance(given, str) or given not in above.fields, "text-like-a-field", given=repr(given), name=given)
     return expression(given)
-
-
-def _chosen(kept: Iterable[str], chosen: Mapping[str, object], above: Node) -> dict[str, Expression]:
-    return {**{name: col(name) for name in kept}, **_expressions(chosen, above)}
 
 
 def one_key(key: Mapping[str, object], above: Node) -> tuple[str, Expression]:

@@ -210,7 +210,6 @@ class Topology:
 
     @property
     def written(self) -> list[Written]:
-        """The operators that write."""
         return [node for node in self.nodes() if isinstance(node, Sink | Through)]
 
     @property

@@ -71,7 +71,6 @@ class Resolution:
             raise Unresolvable(f"it has no {', '.join(missing)}, which is declared as required")
 
     def fields_of(self, message: Any) -> dict[str, Any]:
-        """The declared fields of a ``message``; raises ``BadRecord``."""
         found = dict.fromkeys(self._declared.fields)
         for name, (steps, convert) in self._made.items():
             given = message

@@ -127,7 +127,6 @@ class RecordDecoder:
 
     @property
     def reads_headers(self) -> bool:
-        """Whether ``decode`` needs the headers."""
         return self._headers is not None
 
     def decode(

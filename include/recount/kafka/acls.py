@@ -169,8 +169,6 @@ def _ids_of(stream: Stream, slots: Iterable[str], connection: Connection) -> lis
 
 
 class Form(StrEnum):
-    """How ACLs are printed."""
-
     commands = "commands"
     json = "json"
 
@@ -205,7 +203,6 @@ def as_commands(acls: Iterable[Acl], principals: dict[Role, str]) -> str:
 
 
 def as_json(acls: Iterable[Acl], principals: dict[Role, str]) -> str:
-    """An array of objects, one for each ACL."""
     told = [
         {"principal": principals[acl.role], **asdict(acl), "pattern": "literal", "host": "*", "permission": "Allow"}
         for acl in acls

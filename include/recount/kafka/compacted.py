@@ -150,8 +150,7 @@ def head_id(connection: Connection, stream: str) -> str:
     return connection.own(f"{CERTIFICATES}.{stream}")
 
 
-class UnreadableHead(Terminal):
-    """A record of the topic is no head."""
+class UnreadableHead(Terminal): ...
 
 
 def published_head(connection: Connection, stream: str, *, topic: str = CERTIFICATES) -> Head | None:

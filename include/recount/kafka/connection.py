@@ -96,8 +96,6 @@ class Fenced(Terminal):
 
 
 class NotAllowed(Terminal):
-    """An ACL is missing."""
-
     def __init__(self, doing: str, said: str) -> None:
         super().__init__(
             f"Kafka does not allow {doing}",
@@ -133,7 +131,6 @@ class Connection:
 
     @property
     def of_spark(self) -> HiddenValues:
-        """The options by which Spark's Kafka source reaches the cluster."""
         return HiddenValues({"kafka.bootstrap.servers": self.bootstrap_servers, **self.security.of_spark()})
 
     def own(self, name: str) -> str:

@@ -162,13 +162,11 @@ class LagWatch:
         self._busy = threading.Lock()
 
     def follow(self, stream: str, topics: Collection[str]) -> None:
-        """Ask about ``stream``, too, which reads ``topics``."""
         with self._busy:
             self._topics[stream] = topics
             self._asked_s = float("-inf")
 
     def forget(self, stream: str) -> None:
-        """Ask about ``stream`` no more."""
         with self._busy:
             self._topics.pop(stream, None)
             self.last = {name: one for name, one in self.last.items() if name != stream}

@@ -69,8 +69,7 @@ class Committed:
             return cls(offset=offset)
 
 
-class UnreadablePosition(Terminal):
-    """A record of the topic that is no position."""
+class UnreadablePosition(Terminal): ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -138,7 +138,9 @@ def _hidden(admin: AdminClient, names: list[str]) -> dict[str, RecountError]:
     """Topics that the cluster did not name because it does not let us see them: it says so only if asked."""
     answers = admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S) if names else {}
     problems = _problems("describing", answers)
-    return {name: problem for name, problem in problems.items() if not _is_unknown(problem)}
+    return {
+        name: problem for name, problem in problems.items() if not _is_of(problem, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    }
 
 
 def _create(admin: AdminClient, topics: list[Topic]) -> dict[str, RecountError]:
@@ -148,7 +150,7 @@ def _create(admin: AdminClient, topics: list[Topic]) -> dict[str, RecountError]:
         NewTopic(topic.name, topic.partitions, topic.replication_factor, config=settings_of(topic)) for topic in topics
     ]
     problems = _problems("creating", admin.create_topics(new, operation_timeout=REQUEST_TIMEOUT_S))
-    return {name: problem for name, problem in problems.items() if not _is_there(problem)}
+    return {name: problem for name, problem in problems.items() if not _is_of(problem, KafkaError.TOPIC_ALREADY_EXISTS)}
 
 
 def _repair(admin: AdminClient, changes: list[TopicChange]) -> dict[str, RecountError]:
@@ -172,15 +174,6 @@ def _repair(admin: AdminClient, changes: list[TopicChange]) -> dict[str, Recount
     ]
     answers = admin.incremental_alter_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
     return _problems("repairing", {resource.name: answer for resource, answer in answers.items()})
-
-
-def _is_there(problem: RecountError) -> bool:
-    """Whether somebody created the topic since the plan was made, or the broker that was asked did not know it yet."""
-    return _is_of(problem, KafkaError.TOPIC_ALREADY_EXISTS)
-
-
-def _is_unknown(problem: RecountError) -> bool:
-    return _is_of(problem, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def _is_of(problem: RecountError, code: int) -> bool:

@@ -121,7 +121,9 @@ class OutputTransaction:
                 return producer
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-                    raise self._too_long() from None
+                    raise Terminal.of(
+                        "transaction-too-long", given=f"--transaction-timeout-ms {self._timeout_ms}", stream=self.stream
+                    ) from None
                 problem = failure(f"opening transactional.id {self.transactional_id}", error)
                 if isinstance(problem, Terminal) or time.monotonic() > deadline:
                     raise problem from error
@@ -316,11 +318,6 @@ class OutputTransaction:
             given=f"{written} records in {took_s:.1f} s, transaction timeout {timeout} ({fenced.given})",
             batch=batch,
             stream=self.stream,
-        )
-
-    def _too_long(self) -> Terminal:
-        return Terminal.of(
-            "transaction-too-long", given=f"--transaction-timeout-ms {self._timeout_ms}", stream=self.stream
         )
 
     def _produce(self, record: KafkaRecord, deadline: float) -> None:

@@ -50,7 +50,6 @@ class ArchiveErasure(KeyErasure):
         return {f"archive/{self.declared.topic.name}": found} if found else {}
 
     def places(self) -> list[tuple[int, int]]:
-        """Partition and offset of the records that have the key."""
         if not DeltaTable.is_deltatable(self._path):
             return []
         name = self.declared.topic.name

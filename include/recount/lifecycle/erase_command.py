@@ -74,7 +74,6 @@ class Asked:
 
     @property
     def erasures(self) -> list[KeyErasure]:
-        """All of them, in the order in which they run."""
         return [*self.streams, *self.archives]
 
     def counts(self) -> dict[str, dict[str, int]]:

@@ -51,8 +51,7 @@ from recount.tables.signed_orders import Erasure, key_sha256, new_salt
 Step = Literal["begun", "tables", "audits", "snapshot", "tombstones", "runs", "files", "done"]
 
 
-def unobserved(step: Step) -> None:
-    """The observer of every day."""
+def unobserved(step: Step) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +91,6 @@ class KeyErasure(ABC):
 
     @property
     def name(self) -> str:
-        """The name of the stream or archive."""
         return self.declared.name
 
     @property
@@ -136,7 +134,6 @@ class KeyErasure(ABC):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the lease, and the outputs."""
         with standstill(Connection.of(self.settings), self.declared):
             yield
 

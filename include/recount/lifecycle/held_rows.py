@@ -139,7 +139,6 @@ class Holding:
     named: pl.Expr | None = None
 
     def count(self) -> int:
-        """How many rows have the key."""
         return self._rows(self.mine).len()
 
     def count_named(self) -> int:
@@ -164,7 +163,6 @@ class Holding:
 
 
 def quoted(text: str) -> str:
-    """``text`` as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -182,11 +180,9 @@ class HeldState:
 
     @property
     def path(self) -> str:
-        """The state table of the stream."""
         return self.stored.path
 
     def count(self) -> int:
-        """How many rows have the key."""
         return self.stored.count(self._is_mine)
 
     def count_named(self) -> int:
@@ -195,7 +191,6 @@ class HeldState:
         return self.stored.count(names & pl.col(self.by).cast(pl.String).ne_missing(pl.lit(self.key)))
 
     def remove(self) -> None:
-        """Take the rows of the key out."""
         self.stored.remove(self._is_mine)
 
     @property

@@ -123,8 +123,6 @@ def say_stopped(connection: Connection, name: str, version: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """A folder and where it is kept."""
-
     source: str
     target: str
 
@@ -161,7 +159,6 @@ def local_path(place: str) -> Path | None:
 
 
 def is_there(place: str) -> bool:
-    """Whether the folder exists."""
     path = local_path(place)
     if path is not None:
         return path.exists()
@@ -254,14 +251,12 @@ def folders_of(stream: str, *documents: Document) -> list[str]:
 
 
 def read_by(document: Document) -> list[str]:
-    """The topics that a stream reads."""
     if document["kind"] == "archive":
         return [document["topic"]]
     return sorted({one["topic"] for one in document["operators"] if one["operator"] == "source"})
 
 
 def _written_by(document: Document) -> list[str]:
-    """The topics of the sinks and of dead letters."""
     sinks = {one["topic"] for one in written_in(document)}
     letters = {Topic(name=name, key="key").dead_letter_name for name in read_by(document)}
     return sorted(sinks | letters)
@@ -272,5 +267,4 @@ def tables_of(document: Document) -> set[str]:
 
 
 def written_in(document: Document) -> list[Mapping[str, str]]:
-    """Its sinks, each with its topic and table."""
     return [one for one in document.get("operators", ()) if one["operator"] in ("sink", "through")]

@@ -80,7 +80,6 @@ class Retirement:
         self._require_own_topics(declarations)
 
     def planned(self) -> Iterator[str]:
-        """The planned steps, a line each."""
         at_work = self._status is not None and not self._status.is_over
         if at_work and self._status is not None:
             yield f"stop    its driver: {driver_of(self._status, clock_ms())}"
@@ -110,7 +109,6 @@ class Retirement:
         (Path(self._settings.run) / "drivers" / f"{self._stream}.json").unlink(missing_ok=True)
 
     def _places(self) -> list[str]:
-        """Its tables and its checkpoint, as far as they are there."""
         data, name = self._settings.data, self._stream
         folders = folders_of(name, self._document or {})
         places = [*(f"{data}/{folder}" for folder in folders), f"{self._settings.checkpoints}/{name}"]

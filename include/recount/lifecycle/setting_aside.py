@@ -32,8 +32,6 @@ class AlreadyRead(Terminal):
 
 @dataclass(frozen=True, kw_only=True)
 class SettingAside:
-    """Sets the record at ``place`` aside for ``topology``."""
-
     settings: Settings
     topology: Topology
     place: RecordPlace
@@ -55,7 +53,6 @@ class SettingAside:
 
     @property
     def dead_letters(self) -> str:
-        """Where it will lie."""
         return next(
             source.topic.dead_letter_name for source in self.topology.sources if source.topic.name == self.place.topic
         )

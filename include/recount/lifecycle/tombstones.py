@@ -23,7 +23,6 @@ _PATIENCE_S = 60.0
 
 
 def compacted(topology: Topology) -> list[str]:
-    """The compacted topics of sinks."""
     return [node.topic.name for node in topology.written if "compact" in node.topic.cleanup_policy]
 
 

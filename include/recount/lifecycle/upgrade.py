@@ -81,7 +81,6 @@ class Extension:
 
     @property
     def further_columns(self) -> dict[str, dict[str, FieldType]]:
-        """New fields of sinks that existed before, by table."""
         columns = {
             node.table: {name: kind for name, kind in node.fields.items() if name not in before.fields}
             for node, before in self.former.operators.items()

@@ -139,8 +139,6 @@ class Arrow:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Boxes and arrows on a plane of ``width`` by ``height``."""
-
     width: float
     height: float
     boxes: Sequence[Box]

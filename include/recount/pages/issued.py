@@ -45,7 +45,6 @@ class Issued:
 
     @property
     def page(self) -> str:
-        """Its page below the reports folder."""
         return f"certificates/{self.stream}/{self.audit}.html"
 
     @property
@@ -57,7 +56,6 @@ class Issued:
 
     @property
     def told(self) -> str:
-        """The outcome in words."""
         if self.outcome == "violation":
             return f"violation, {quantity(self.open_findings, 'open finding')}"
         return "match, with warnings" if self.kind == "warned" else self.outcome
@@ -156,7 +154,6 @@ class Suite:
 
     @property
     def state(self) -> str:
-        """The worst of them."""
         states = {one.state for one in self.tried}
         return next((state for state in ("failed", "warns") if state in states), "holds")
 

@@ -84,7 +84,6 @@ def told_minute(at_ms: int | None) -> str:
 
 
 def duration(length_ms: float | None) -> str:
-    """A length of time as ``roughly`` writes it."""
     return UNKNOWN if length_ms is None else roughly(length_ms)
 
 

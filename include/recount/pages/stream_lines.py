@@ -77,7 +77,6 @@ class StreamLine:
 
     @property
     def kind(self) -> Kind:
-        """How it is, in one word."""
         if self.status is None or self.health is None:
             return "silent" if self.heard else "unknown"
         if self.health.state != "ok":
@@ -106,7 +105,6 @@ class StreamLine:
 
     @property
     def open_findings(self) -> int | None:
-        """The number in the newest certificate."""
         return self.newest.open_findings if self.newest else None
 
     @property
@@ -120,7 +118,6 @@ class StreamLine:
 
     @property
     def behind_at_ms(self) -> int | None:
-        """When the brokers said so."""
         if self.lag is not None:
             return self.lag.at_ms
         return self.status.lag_at_ms if self.status else None
@@ -133,12 +130,10 @@ class StreamLine:
 
     @property
     def late_share(self) -> float | None:
-        """The share of late records among those that this driver has read."""
         return _share(self.status.late_records, self.status) if self.status else None
 
     @property
     def bad_share(self) -> float | None:
-        """The same of dead letters."""
         return _share(self.status.dead_letters, self.status) if self.status else None
 
     @property
@@ -151,7 +146,6 @@ class StreamLine:
 
     @property
     def sparkline(self) -> Markup | None:
-        """The lag of the last hour."""
         return sparkline(self._of_samples("lag"), f"records behind of {self.name}", _GAP_MS)
 
     @property

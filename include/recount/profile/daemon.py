@@ -129,7 +129,6 @@ def alive(home: Home, prefix: str) -> Iterator[Daemon]:
 
 
 def drivers(home: Home) -> Iterator[Daemon]:
-    """The stream drivers recorded under ``home``, running or not."""
     for record in sorted(home.drivers.glob("*.json")):
         content = json.loads(record.read_text())
         log = str(home.logs / "streams" / f"{record.stem}.log")
@@ -272,8 +271,7 @@ class Started(ABC):
     """Started on entry, stopped on exit; also stopped when the start fails or is interrupted."""
 
     @abstractmethod
-    def start(self) -> None:
-        """Start; returns when it serves."""
+    def start(self) -> None: ...
 
     @abstractmethod
     def stop(self) -> None:

@@ -131,7 +131,6 @@ class DagRuns:
             self._airflow.request("PATCH", page, {"is_paused": False})
 
     def trigger(self, dag: str, **params: object) -> str:
-        """Start a run by hand; returns its id."""
         self.unpause(dag)
         answer = self._airflow.request("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": params})
         return str(answer["dag_run_id"])

@@ -34,13 +34,9 @@ class Shown(Protocol):
     """The findings of a demo."""
 
     @property
-    def held(self) -> bool:
-        """Whether every check held."""
-        ...
+    def held(self) -> bool: ...
 
-    def summary(self) -> RenderableType:
-        """All checks, and where to look."""
-        ...
+    def summary(self) -> RenderableType: ...
 
 
 class Injection(StrEnum):
@@ -144,8 +140,6 @@ _BAD_VALUES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """One record to produce."""
-
     partition: int
     key: bytes
     value: bytes
@@ -176,12 +170,10 @@ class OrderFlow:
 
     @property
     def late(self) -> int:
-        """How many records are planted late."""
         return sum(self._is_late(index) for index in range(self.records))
 
     @property
     def bad(self) -> int:
-        """How many records are planted bad."""
         return sum(self._is_bad(index) for index in range(self.records))
 
     def __iter__(self) -> Iterator[Order]:

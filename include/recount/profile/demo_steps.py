@@ -48,23 +48,18 @@ _INTO_THE_BATCH_S = 0.7
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The certificate of an audit, and what it says."""
-
     certificate: Path
 
     @cached_property
     def document(self) -> Certificate:
-        """The certificate's content."""
         return load(self.certificate)
 
     @property
     def outcome(self) -> str:
-        """``match`` or ``violation``."""
         return str(self.document["outcome"])
 
     @property
     def violations(self) -> int:
-        """Differences between the output and the log."""
         return int(self.document["differences_found"])
 
     @property
@@ -79,7 +74,6 @@ class Judged:
 
     @property
     def verifies(self) -> bool:
-        """Whether the certificate and its chain hold offline."""
         try:
             verify_file(self.certificate)
         except Unverified:
@@ -89,8 +83,6 @@ class Judged:
 
 @dataclass(frozen=True, kw_only=True)
 class Audited(Judged):
-    """A run of the audit DAG and the certificate it issued."""
-
     run: DagRun
 
 
@@ -193,7 +185,6 @@ class DemoSteps:
         self._owner = profile.kafka.listeners.keeper()
 
     def create_topics(self) -> None:
-        """Run the topics DAG."""
         self._runs.succeed("topics", _LIMIT_S)
         self._say("topics created by the DAG topics")
 
@@ -236,7 +227,6 @@ class DemoSteps:
         return self._audited(run)
 
     def ended(self, audited: Audited) -> Audited:
-        """``audited`` once all tasks of its run are over."""
         return replace(audited, run=self._runs.wait(_AUDIT, audited.run.run, _LIMIT_S))
 
     def backfill(self) -> Audited:

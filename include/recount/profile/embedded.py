@@ -148,7 +148,6 @@ class Profile:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The ``RECOUNT_`` variables of every task, driver and command."""
         return {**self.settings.to_environment(), "RECOUNT_HOME": str(self.home.path)}
 
     def start(self, report: Callable[[str], None] = lambda _: None) -> None:
@@ -188,7 +187,6 @@ class Profile:
         self.home.profile.write_text(json.dumps(asdict(self._running())))
 
     def stop(self) -> None:
-        """End every process of the home."""
         end_profile(self.home)
 
     def __enter__(self) -> Self:

@@ -77,7 +77,6 @@ class Home:
 
     @property
     def tables(self) -> Path:
-        """Root of the Delta tables."""
         return self.path / "tables"
 
     @property
@@ -86,7 +85,6 @@ class Home:
 
     @property
     def reports(self) -> Path:
-        """Certificates and Data Docs."""
         return self.path / "reports"
 
     @property

@@ -154,7 +154,6 @@ class OpenListeners:
         return _addresses(self._clients)
 
     def properties(self, node: int) -> Mapping[str, object]:
-        """Settings of broker ``node``."""
         clients = f"PLAINTEXT://{LOOPBACK}:{self._clients[node]}"
         return {
             **_of_controllers(self._controllers),
@@ -163,11 +162,9 @@ class OpenListeners:
             "inter.broker.listener.name": "PLAINTEXT",
         }
 
-    def prepare(self) -> None:
-        """Make the files that a broker needs to start: none."""
+    def prepare(self) -> None: ...
 
     def are_open(self) -> bool:
-        """Whether somebody listens at every port for clients."""
         return all(map(answers, self._clients.values()))
 
     def keeper(self) -> Connection:

@@ -52,7 +52,6 @@ class EmbeddedSpark(Started):
 
     @property
     def url(self) -> str:
-        """The master's page."""
         return f"http://{LOOPBACK}:{self._page_port}"
 
     def start(self) -> None:
@@ -80,7 +79,6 @@ class EmbeddedSpark(Started):
                 require_free(ports, name)
 
     def stop(self) -> None:
-        """Stop the workers with their executors, and the master."""
         daemon.stop(self._home, self._daemons.values(), patience_s=10)
         self._daemons.clear()
 

@@ -74,7 +74,6 @@ class _Tampered:
 
     @property
     def group(self) -> list[str]:
-        """The columns that identify a result."""
         return [self.sink.input.key, WINDOW_START, WINDOW_END]
 
 
@@ -139,7 +138,6 @@ def _victim(rows: DataFrame, flow: _Tampered, place: int) -> Row:
 
 
 def _is(row: Row, flow: _Tampered) -> Column:
-    """The condition that only ``row`` of the output table meets."""
     condition: Column = _in_group(row, flow) & (F.col(REVISION) == row[REVISION])
     return condition
 

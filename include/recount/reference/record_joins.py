@@ -40,7 +40,6 @@ class TableState:
         return versions[-1] is change
 
     def current(self, key: Any) -> Record | None:
-        """The latest row; None where there is none, or it was deleted."""
         return _newest_row(self._versions.get(key, [])[-1:])
 
     def as_of(self, key: Any, timestamp_ms: int) -> Record | None:
@@ -147,7 +146,6 @@ class TableAggregateOperator(Operator):
 
 
 def _row(node: Join, key: Any, left: Record | None, right: Record | None) -> Row:
-    """The fields of both sides; those of a missing side are null."""
     rows = [record.row for record in (right, left) if record is not None]
     known = {name: value for row in rows for name, value in row.items() if name in node.fields}
     return {**dict.fromkeys(node.fields), **known, node.key: key}
@@ -331,8 +329,6 @@ class StreamTableJoinOperator(Operator):
 
 @dataclass(kw_only=True)
 class TableTableJoinOperator(Operator):
-    """The latest rows of both sides, and which keys have a result."""
-
     node: TableTableJoin
     _sides: tuple[TableState, TableState] = field(init=False)
     _existing: set[Any] = field(default_factory=set)

@@ -41,15 +41,12 @@ class Placement:
 
 
 class Panes(Protocol):
-    """One key's windows."""
-
     def add(self, record: Record, stream_time_ms: int | None) -> Placement: ...
 
     def records(self, window: Window) -> list[Record]: ...
 
 
 def panes_of(windows: Windows) -> Panes:
-    """Empty panes for one key."""
     match windows:
         case TimeWindows():
             return TimePanes(windows)

@@ -60,7 +60,6 @@ class HoldingOperator(Operator):
     _waiting: list[Record] = field(default_factory=list)
 
     def hold(self, record: Record) -> tuple[Record, ...]:
-        """Keep the record; nothing leaves."""
         self._waiting.append(self.held_back(record))
         self.journal.note(record.entry, "waiting")
         return ()

@@ -64,7 +64,6 @@ class Record:
     superseded: bool = False
 
     def with_row(self, row: Row) -> Record:
-        """The same record with other fields."""
         # each step of each record makes one: ``replace`` takes nearly twice as long
         return Record(
             row=row,

@@ -174,7 +174,6 @@ class TopologyDriver:
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
-        """The records that could not be processed."""
         return self._graph.journal.dead_letters
 
     @property

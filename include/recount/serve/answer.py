@@ -76,7 +76,6 @@ class Moment:
 
     @property
     def order(self) -> Order:
-        """Generation and batch."""
         return self.proof.order
 
     @property
@@ -109,7 +108,6 @@ class JudgedTo:
 
     @classmethod
     def of(cls, audit: Mapping[str, Any]) -> Self:
-        """From the document of a complete ``audit``."""
         return cls(
             audit=audit["audit"],
             outcome=audit["outcome"],
@@ -189,7 +187,6 @@ class Answer:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Everything but the rows."""
         return {
             "stream": self.sink.topology.name,
             "sink": self.sink.name,
@@ -301,7 +298,6 @@ def _is_audited(sink: AskedSink, judged: JudgedTo | None) -> pl.Expr:
 
 
 def table_of(answer: Answer) -> Table:
-    """The rows."""
     names = [name for name in (answer.rows[0] if answer.rows else ()) if name not in _NOT_SHOWN]
     table = Table(box=SIMPLE)
     for name in names:
@@ -312,7 +308,6 @@ def table_of(answer: Answer) -> Table:
 
 
 def told(answer: Answer) -> Iterator[str]:
-    """Lines about the answer, beside the rows."""
     if answer.moment is None:
         yield f"not ready: {answer.not_ready}"
         return

@@ -54,8 +54,6 @@ class BadQuestion(Terminal):
 
 @dataclass(frozen=True)
 class AskedSink:
-    """The sink ``written`` of ``topology``."""
-
     topology: Topology
     written: Written
 
@@ -104,7 +102,6 @@ class AskedSink:
         return number
 
     def require_windows(self) -> None:
-        """Raise ``BadQuestion`` where rows have no window."""
         if not self.identity.has_bounds:
             raise BadQuestion.of(
                 "rows-without-windows", given="a window", name=self.name, fields=", ".join(self.fields)

@@ -103,12 +103,10 @@ class BrokerReader:
 
     @property
     def problem(self) -> str | None:
-        """Why the last reading is None."""
         return self._ask.problem
 
     @property
     def lag_problem(self) -> str | None:
-        """Why the last reading has no lags."""
         return self._ask_lags.problem
 
     def __call__(self) -> BrokerReading | None:
@@ -189,7 +187,6 @@ class Exposition(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """The families."""
         found = {stream.name: self._read(stream) for stream in self.streams}
         known = {stream: one for stream, one in found.items() if one is not None}
         ends = {

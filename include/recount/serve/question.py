@@ -57,7 +57,7 @@ class Question:
         return cls(
             sink=sink,
             key=None if key is None else sink.key_of(key),
-            window_ms=None if window is None else _in_64_bits(instant_ms(window)),
+            window_ms=None if window is None else min(max(instant_ms(window), LONG_MIN), LONG_MAX),
             at_ms=None if at is None else _past(instant_ms(at), now_ms),
             limit=DEFAULT_ROWS if limit is None else _limit(limit),
             count_by=count_by,
@@ -74,10 +74,6 @@ class Question:
             found.append(pl.col(WINDOW_START) <= at)
             found.append(at <= end if self.sink.ends_count else at < end)
         return pl.all_horizontal(found) if found else None
-
-
-def _in_64_bits(at_ms: int) -> int:
-    return min(max(at_ms, LONG_MIN), LONG_MAX)
 
 
 def _past(at_ms: int, now_ms: int) -> int:

@@ -192,7 +192,6 @@ class Proofs:
         )
 
     def _rows_of(self, state_id: str) -> pl.LazyFrame:
-        """The proofs that were moved."""
         table = self._table()
         rows = pl.LazyFrame(schema=LEDGER_SCHEMA) if table is None else pl.scan_delta(table)
         return rows.filter(pl.col("state_id") == state_id)

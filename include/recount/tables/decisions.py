@@ -81,7 +81,6 @@ class Enacted:
 
     @property
     def starts(self) -> dict[tuple[str, int], int] | None:
-        """``begins`` by topic and partition."""
         if self.begins is None:
             return None
         return {(topic, part): offset for topic, parts in self.begins.items() for part, offset in parts.items()}
@@ -199,12 +198,10 @@ class OrderLog:
         self.stream = stream
 
     def append(self, record: SignedRecord) -> None:
-        """Add a record, beside what its signature calls it."""
         named = {name: [value] for name, value in record.identity.items() if name != "is"}
         write_deltalake(self._path, pa.table({**named, "document": [record.to_json()]}), mode="append")
 
     def texts(self) -> list[str]:
-        """Every row as it is there."""
         if not DeltaTable.is_deltatable(self._path):
             return []
         return [str(text) for text in DeltaTable(self._path).to_pyarrow_table().column("document").to_pylist()]

@@ -92,7 +92,6 @@ class PartitionProof:
 
     @property
     def fates(self) -> int:
-        """How many records have a fate."""
         refused = self.null_key + self.null_value + self.deduplicated + self.dead_lettered
         return self.counted + self.late + self.filtered + self.waiting + refused
 

@@ -85,7 +85,6 @@ class SignedRecord(ABC):
         return asdict(self)
 
     def to_json(self) -> str:
-        """The same as text."""
         return json.dumps(self.to_document(), sort_keys=True, ensure_ascii=False)
 
 
@@ -130,7 +129,6 @@ class AsideOrder(SignedRecord):
 
     @property
     def name(self) -> str:
-        """The place of the record."""
         return str(self.place)
 
     @property

@@ -158,8 +158,7 @@ class Reached(Protocol):
     """A partition of ``topic`` and how far its event time has come."""
 
     @property
-    def topic(self) -> str:
-        """Whose it is."""
+    def topic(self) -> str: ...
 
     @property
     def stream_time_ms(self) -> int | None:

@@ -39,17 +39,14 @@ class Join:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The left and the right operator."""
         return self.left, self.right
 
     @property
     def key(self) -> str:
-        """The key of the left side."""
         return self.left.key
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
-        """The key, then the fields of the left, then of the right side."""
         right = {name: kind for name, kind in self.right.fields.items() if name != self.right.key}
         key = self.left.key
         repeats = self.keys_are_equal and right.get(key) == self.left.fields[key]

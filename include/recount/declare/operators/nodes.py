@@ -85,7 +85,6 @@ class WithFields(OneInput):
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
-        """The incoming fields, with those of ``added``."""
         types = {name: type_of(tree, self.input.fields) or STRING for name, tree in self.added.items()}
         return {**self.input.fields, **types}
 
@@ -157,7 +156,6 @@ class WindowedAggregate(OneInput):
 
     @property
     def has_bounds(self) -> bool:
-        """Whether the windows have a start and an end."""
         return not isinstance(self.windows, GlobalWindow | LastN)
 
     @property

@@ -35,12 +35,10 @@ class OneInput:
 
     @property
     def key(self) -> str:
-        """The key passes unchanged."""
         return self.input.key
 
     @property
     def fields(self) -> Mapping[str, FieldType]:
-        """The fields pass unchanged."""
         return self.input.fields
 
 
@@ -61,7 +59,6 @@ class Select(OneInput):
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
-        """The key and the chosen fields."""
         types = {name: type_of(tree, self.input.fields) or STRING for name, tree in self.chosen.items()}
         return {self.key: self.input.fields[self.key], **types}
 

@@ -77,7 +77,6 @@ class TableAggregate:
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
-        """The group's key and the aggregates."""
         by = type_of(self.by, self.input.fields)
         assert by is not None, "checked by require_key"
         return {

@@ -95,7 +95,6 @@ class TopologyWork:
             encoder_of(node)
 
     def require_new(self) -> None:
-        """Raise ``Terminal`` where a table of results has rows."""
         self.tables.require_new()
 
     def create(self) -> None:
@@ -108,7 +107,6 @@ class TopologyWork:
         return self.tables.lack(last, self.history.last_before(last.order), in_flight=in_flight)
 
     def settle(self) -> None:
-        """Wait for the upkeep of the tables."""
         self.tables.compaction.wait()
 
     def processor(self, attempt: Attempt) -> BatchProcessor:
@@ -132,7 +130,6 @@ class BatchProcessor:
 
     @property
     def held(self) -> Mapping[str, int]:
-        """How many rows each operator keeps."""
         return self._computation.held
 
     @property

@@ -230,7 +230,6 @@ class AppendOnlyTable:
         return DeltaTable.is_deltatable(self.path) and not self.read().head(1).collect().is_empty()
 
     def read(self) -> pl.LazyFrame:
-        """All rows."""
         return pl.scan_delta(self.path)
 
     def delete(self, predicate: str) -> None:

@@ -9,8 +9,7 @@ from recount.runtime.times import clock_ms
 Worked = Callable[[], None]
 
 
-def _unseen() -> None:
-    """Nobody watches."""
+def _unseen() -> None: ...
 
 
 _WORKED: ContextVar[Worked] = ContextVar("worked", default=_unseen)
@@ -47,7 +46,6 @@ class SignsOfWork:
 
     @property
     def batch_begun_ms(self) -> int | None:
-        """When the batch at hand began; None where there is none."""
         return self._begun_ms
 
     @contextmanager

@@ -162,7 +162,6 @@ class _Told:
         self._call = call
 
     def handle(self, _signal: object) -> None:
-        """The JVM got the signal."""
         self._call()
 
     class Java:

@@ -51,7 +51,6 @@ class Turns:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Around a batch."""
         has_turn = self._free.acquire(timeout=self._patience_s)
         try:
             yield
@@ -102,7 +101,6 @@ class StreamQuery:
 
     @property
     def is_active(self) -> bool:
-        """Whether it runs."""
         return self._query.isActive
 
     @property
@@ -227,7 +225,6 @@ class BatchProgress:
 
     @property
     def lag(self) -> int | None:
-        """All of it."""
         return None if self.lags is None else sum(self.lags)
 
 
@@ -261,7 +258,6 @@ class ProgressListener(StreamingQueryListener):
             self._has_ended.clear()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  (Spark's name)
-        """A batch was committed."""
         progress = event.progress
         if progress.name != self._stream or not progress.sources:
             return
@@ -281,7 +277,6 @@ class ProgressListener(StreamingQueryListener):
         """No new records: the heartbeat says that the stream lives."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  (Spark's name)
-        """No more comes of this run."""
         if str(event.runId) == self._run:
             self._has_ended.set()
 

@@ -45,7 +45,6 @@ class DriverMetrics(Collector):
         self._states: dict[str, States] = {}
 
     def told(self, status: StreamStatus) -> None:
-        """A stream has said how it is."""
         self._statuses[status.stream] = status
 
     @contextmanager
@@ -62,7 +61,6 @@ class DriverMetrics(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """The families."""
         yield from of_status(dict(self._statuses))
         used = {
             (stream, operator): use

@@ -93,8 +93,7 @@ class Dealing:
         return refused if refused.is_empty() else refused.unique().join(pl.concat(one), on=ENTRY, how="anti")
 
 
-class _NotDealt(Exception):
-    """The topology cannot be dealt out."""
+class _NotDealt(Exception): ...
 
 
 def dealing_of(topology: Topology, steps: RecordSteps) -> Dealing | None:

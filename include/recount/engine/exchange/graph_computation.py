@@ -163,7 +163,6 @@ class GraphComputation:
         return self._part.size
 
     def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:
-        """Decode, process, encode."""
         self._decide(records.sparkSession, before)
         try:
             made = self._made(records, span, clock, before)

@@ -115,7 +115,6 @@ class GraphPlan:
 
     @property
     def made_schemas(self) -> dict[str, dict[str, pl.DataType]]:
-        """The columns of the tables that a part makes."""
         own = {STATE: STATE_SCHEMA, LATE: LATE_SCHEMA, RAISED: RAISED_SCHEMA}
         counts = {FILES: FILES_SCHEMA, FATES_OF: _FATES_SCHEMA, LOOKUPS: _LOOKUPS_SCHEMA, USE: _USE_SCHEMA}
         sinks = [sink for sink in self.topology.written if sink not in self.steps.nodes]
@@ -153,7 +152,6 @@ class GraphPart:
 
     @property
     def size(self) -> int:
-        """How many rows of state it holds."""
         return self._state.size
 
     def load(self, since: pl.DataFrame) -> None:

@@ -112,7 +112,6 @@ def _executor() -> psutil.Process:
 
 
 def is_executor(process: psutil.Process) -> bool:
-    """Whether tasks run in it."""
     return "java" in process.name()
 
 
@@ -251,7 +250,6 @@ def _pickled(error: Exception) -> bytes:
 
 
 def _served(host: PartHost, connection: Connection) -> None:
-    """Answer one worker until it ends."""
     with connection:
         while True:
             try:

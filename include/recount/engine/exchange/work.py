@@ -37,8 +37,7 @@ class Observer(Protocol):
     def __call__(self, step: Step, batch: int) -> None: ...
 
 
-def unobserved(step: Step, batch: int) -> None:
-    """The observer of every day."""
+def unobserved(step: Step, batch: int) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,15 +177,13 @@ class Computed:
 class Stage(Protocol):
     """The work of the tasks on a batch's records: tables leave each task, under the names of ``empty_tables``."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One task."""
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]: ...
 
     def empty_tables(self) -> dict[str, list[pl.DataFrame]]:
         """The tables without rows, to which those of the tasks are added."""
 
 
 def given(records: DataFrame) -> DataFrame:
-    """The columns of ``records`` that a stage reads."""
     # never null: Arrow counts a batch's rows again for each null list, see ``recompute.raw_log.headers_never_null``
     headers = [F.coalesce(HEADERS, F.array().cast(_HEADERS))] if HEADERS in records.columns else []
     return records.select(*INPUT_COLUMNS, *(one.alias(HEADERS) for one in headers))

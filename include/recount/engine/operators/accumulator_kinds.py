@@ -37,17 +37,14 @@ class Given:
 
 class Accumulator(Protocol):
     @property
-    def columns(self) -> dict[str, pl.DataType]:
-        """Its columns, by a name that is unique within the aggregate."""
+    def columns(self) -> dict[str, pl.DataType]: ...
 
-    def lifted(self, given: Given) -> dict[str, pl.Expr]:
-        """Each column, of a single record."""
+    def lifted(self, given: Given) -> dict[str, pl.Expr]: ...
 
     def merged(self, column: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
         """Each column, of all accumulators of a group."""
 
-    def result(self, column: Mapping[str, pl.Expr]) -> pl.Expr:
-        """The aggregate's value."""
+    def result(self, column: Mapping[str, pl.Expr]) -> pl.Expr: ...
 
 
 @dataclass(frozen=True)
@@ -58,11 +55,9 @@ class Counted:
 
     @property
     def columns(self) -> dict[str, pl.DataType]:
-        """One number."""
         return {"count": _LONG}
 
     def lifted(self, given: Given) -> dict[str, pl.Expr]:
-        """1 or 0."""
         return {"count": (given.value.is_not_null() if self.of_values else given.counts).cast(_LONG)}
 
     def merged(self, column: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
@@ -80,12 +75,10 @@ class Summed:
 
     @property
     def columns(self) -> dict[str, pl.DataType]:
-        """The total, and what is beyond it."""
         beyond = {} if self.carrier.beyond is None else {BEYOND_TOTAL: self.carrier.beyond}
         return {TOTAL: self.carrier.total, **beyond}
 
     def lifted(self, given: Given) -> dict[str, pl.Expr]:
-        """The value itself."""
         beyond = {} if self.carrier.beyond is None else {BEYOND_TOTAL: pl.lit(None)}
         return {TOTAL: given.value.cast(self.carrier.total), **beyond}
 
@@ -107,11 +100,9 @@ class Averaged:
 
     @property
     def columns(self) -> dict[str, pl.DataType]:
-        """A sum and a count."""
         return {**self.sum.columns, **self.count.columns}
 
     def lifted(self, given: Given) -> dict[str, pl.Expr]:
-        """The value, and 1 if there is one."""
         return {**self.sum.lifted(given), **self.count.lifted(given)}
 
     def merged(self, column: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
@@ -133,11 +124,9 @@ class Extreme:
 
     @property
     def columns(self) -> dict[str, pl.DataType]:
-        """One value."""
         return {VALUE: self.carrier}
 
     def lifted(self, given: Given) -> dict[str, pl.Expr]:
-        """The value itself."""
         return {VALUE: given.value}
 
     def merged(self, column: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
@@ -145,7 +134,6 @@ class Extreme:
         return {VALUE: column[VALUE].min() if self.which == "min" else column[VALUE].max()}
 
     def result(self, column: Mapping[str, pl.Expr]) -> pl.Expr:
-        """The value."""
         return column[VALUE]
 
 
@@ -158,11 +146,9 @@ class Outermost:
 
     @property
     def columns(self) -> dict[str, pl.DataType]:
-        """The value and its place; all are null of no values."""
         return {ORDER: pl.String(), ORDINAL: pl.Int32(), VALUE: self.carrier}
 
     def lifted(self, given: Given) -> dict[str, pl.Expr]:
-        """The record's own place, if it has a value."""
         there = pl.when(given.value.is_not_null())
         return {ORDER: there.then(pl.col(ORDER)), ORDINAL: there.then(pl.col(ORDINAL)), VALUE: given.value}
 
@@ -173,7 +159,6 @@ class Outermost:
         return {name: found.filter(there).sort_by(places, descending=last).first() for name, found in column.items()}
 
     def result(self, column: Mapping[str, pl.Expr]) -> pl.Expr:
-        """The value."""
         return column[VALUE]
 
 
@@ -185,19 +170,15 @@ class Distinct:
 
     @property
     def columns(self) -> dict[str, pl.DataType]:
-        """The different values, sorted."""
         return {"values": pl.List(self.carrier)}
 
     def lifted(self, given: Given) -> dict[str, pl.Expr]:
-        """The value, if there is one."""
         return {"values": pl.concat_list(given.value.cast(self.carrier)).list.drop_nulls()}
 
     def merged(self, column: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
-        """All that differ."""
         return {"values": column["values"].explode().drop_nulls().unique().sort()}
 
     def result(self, column: Mapping[str, pl.Expr]) -> pl.Expr:
-        """How many there are."""
         return column["values"].list.len().cast(_LONG)
 
 
@@ -211,11 +192,9 @@ class Sketched:
 
     @property
     def columns(self) -> dict[str, pl.DataType]:
-        """The smallest hashes, rising."""
         return {"hashes": pl.List(_LONG)}
 
     def lifted(self, given: Given) -> dict[str, pl.Expr]:
-        """The value's hash, if there is a value."""
         hashed = given.value.map_batches(_hashes, return_dtype=_LONG)
         return {"hashes": pl.concat_list(hashed).list.drop_nulls()}
 

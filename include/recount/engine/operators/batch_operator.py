@@ -296,8 +296,7 @@ class Output:
 
 class Operator(Protocol):
     @property
-    def states(self) -> Mapping[str, KeyedRows]:
-        """All that survives a batch, by name."""
+    def states(self) -> Mapping[str, KeyedRows]: ...
 
     @property
     def clocks(self) -> Mapping[str, Clock]: ...

@@ -82,7 +82,6 @@ class Made:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """All of them."""
         return pl.concat([*self._frames, self._frame()])
 
     def _frame(self) -> pl.DataFrame:
@@ -286,7 +285,6 @@ class KeptState:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is remembered and nothing will happen."""
         return not self.state.remembered and not self.state.timers_ms
 
     def come_from(self, topic: str, partition: int, processor: str) -> None:

@@ -169,7 +169,6 @@ def _among(numbers: Iterable[int]) -> pl.Expr:
 
 
 def _pairs(members: Sequence[tuple[int, Sequence[int]]]) -> pl.DataFrame:
-    """A row for each step and member."""
     steps = [step for step, numbers in members for _ in numbers]
     flat = list(chain.from_iterable(numbers for _, numbers in members))
     return pl.DataFrame({_STEP: steps, NUMBER: flat}, {_STEP: pl.Int64(), NUMBER: pl.Int64()})

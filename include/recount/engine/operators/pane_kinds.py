@@ -56,7 +56,6 @@ class ByTime:
         self._times = [one.timestamp_ms for one in self.all]
 
     def add(self, record: Placed) -> int:
-        """Put it where its time says; how many are before it."""
         at = bisect_right(self.all, record)
         self.all.insert(at, record)
         insort(self._times, record.timestamp_ms)
@@ -84,7 +83,6 @@ class Sessions:
             self._chain(record.timestamp_ms)
 
     def add(self, record: Placed) -> None:
-        """Put it where its time says."""
         self.records.add(record)
         self._chain(record.timestamp_ms)
 

@@ -39,8 +39,7 @@ class Pane(Protocol):
 
     def add(self, record: Placed) -> Placement: ...
 
-    def members(self, window: Window) -> list[Placed]:
-        """The records in ``window``; none where there is no such window."""
+    def members(self, window: Window) -> list[Placed]: ...
 
     def contents(self) -> Mapping[Window, list[Placed]]: ...
 
@@ -89,7 +88,6 @@ class TimePane:
         return self._members.get(window, [])
 
     def contents(self) -> Mapping[Window, list[Placed]]:
-        """Every window that a record fell into."""
         return self._members
 
     def records(self) -> Sequence[Placed]:
@@ -110,7 +108,6 @@ class LastPane:
         return Placement(changed=[UNBOUNDED] if held else [])
 
     def members(self, window: Window) -> list[Placed]:  # noqa: ARG002 - there is but one
-        """The records held."""
         return self._records.all if self._n is None else self._records.all[-self._n :]
 
     def contents(self) -> Mapping[Window, list[Placed]]:

@@ -56,7 +56,6 @@ class SetAside:
 
     @property
     def rows(self) -> pl.DataFrame:
-        """All of them (``RAISED_SCHEMA``)."""
         return pl.DataFrame(self.found, RAISED_SCHEMA, orient="row")
 
 

@@ -53,8 +53,7 @@ class Windowing(Protocol):
     """
 
     @property
-    def states(self) -> Mapping[str, KeyedRows]:
-        """All that is remembered."""
+    def states(self) -> Mapping[str, KeyedRows]: ...
 
     def changes(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """Place ``rows``: windows that they changed or withdrew; without bounds, with the last ``order`` that did."""

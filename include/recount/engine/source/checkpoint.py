@@ -37,11 +37,9 @@ class Planned(Protocol):
     """Where the batches of a query are planned; ``identity`` is the same over restarts."""
 
     @property
-    def identity(self) -> str:
-        """The id of the plan."""
+    def identity(self) -> str: ...
 
-    def range_of(self, batch: int) -> BatchRange:
-        """The offsets and the recorded time of ``batch``."""
+    def range_of(self, batch: int) -> BatchRange: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +50,6 @@ class OneBatch:
     span: BatchRange
 
     def range_of(self, batch: int) -> BatchRange:  # noqa: ARG002 - it has one
-        """The span."""
         return self.span
 
 

@@ -181,7 +181,11 @@ class Known:
             return None
         behind = all(end <= ends.get(key, -1) for key, end in self.kafka.ends.items())
         if behind and (self.kafka.order is None or (self.last and self.kafka.order <= self.last.order)):
-            raise self._behind()
+            raise OutOfStep.of(
+                "kafka-older-than-tables",
+                given=f"Kafka has {self.kafka}, the ledger ends with {self._ledger()}",
+                stream=self.stream,
+            )
         raise self._older_than_kafka()
 
     def _is_next(self, kafka: Standing, ends: Offsets) -> bool:
@@ -231,7 +235,11 @@ class Known:
         else:
             order, follows = (self.last.generation + 1, planned.batch), planned.batch == 0
         if not follows:
-            raise self._older_than_checkpoint(checkpoint)
+            raise OutOfStep.of(
+                "tables-older-than-the-checkpoint",
+                given=f"{checkpoint}, the ledger ends with {self._ledger()}",
+                stream=self.stream,
+            )
         known = self.last.ends if self.last else {}
         if any(planned.start.get(key, end) != end for key, end in known.items()):
             raise self._other_checkpoint(checkpoint)
@@ -256,20 +264,6 @@ class Known:
         return OutOfStep.of(
             "tables-older-than-kafka",
             given=f"Kafka has {self.kafka}, the ledger ends with {self._ledger()}",
-            stream=self.stream,
-        )
-
-    def _behind(self) -> OutOfStep:
-        return OutOfStep.of(
-            "kafka-older-than-tables",
-            given=f"Kafka has {self.kafka}, the ledger ends with {self._ledger()}",
-            stream=self.stream,
-        )
-
-    def _older_than_checkpoint(self, checkpoint: Planned) -> OutOfStep:
-        return OutOfStep.of(
-            "tables-older-than-the-checkpoint",
-            given=f"{checkpoint}, the ledger ends with {self._ledger()}",
             stream=self.stream,
         )
 

@@ -101,12 +101,10 @@ class Sum:
 
     @property
     def _names(self) -> list[str]:
-        """The columns of ``_parts``."""
         is_double = self.carrier.beyond == pl.Float64()
         return [f"{one} {self.total}" for one in ("total", *([] if is_double else ["upper"]), "beyond", "count")]
 
     def _joined(self, grouped: pl.DataFrame) -> list[pl.Series]:
-        """``total`` and ``beyond`` of ``_parts``."""
         total, beyond = (pl.col(f"{name} {self.total}") for name in ("total", "beyond"))
         there = pl.col(f"count {self.total}") > 0
         if self.carrier.beyond == pl.Float64():

@@ -150,7 +150,6 @@ def to_ipc(table: pl.DataFrame, compression: Literal["zstd", "lz4"] = "zstd") ->
 
 
 def from_ipc(payload: bytes) -> pl.DataFrame:
-    """The table that a task sent."""
     return pl.read_ipc_stream(payload)
 
 

@@ -90,7 +90,6 @@ class HandedOn:
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
-        """The columns that are sent."""
         fields = {field_column(name): polars_type(self.node.fields[name]) for name in sorted(self.read)}
         place = (PARTITION, OFFSET, TIMESTAMP, REACHED, IS_NULL, *([WITHIN] if self.ordered else []))
         return {**fields, **{name: META[name] for name in place}}
@@ -136,7 +135,6 @@ class RecordSteps:
 
     @property
     def nodes(self) -> frozenset[Node]:
-        """The operators, sources among them."""
         return frozenset(self._nodes)
 
     @property
@@ -147,7 +145,6 @@ class RecordSteps:
 
     @property
     def schemas(self) -> dict[str, dict[str, pl.DataType]]:
-        """The columns of every table that leaves."""
         written = {name: {**written_schema(sink.fields), VALUE: pl.Binary()} for name, sink in self.sinks.items()}
         handed_on = {name: rows.schema for name, rows in self.handed_on.items()}
         reduced = {name: one.schema for name, one in self.reduced.items()}
@@ -267,7 +264,6 @@ class RecordStage:
     outputs: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The task: Arrow batches of one partition in, the tables out."""
         if tables := self.tables(batches):
             yield pa.record_batch([list(tables), [to_ipc(table) for table in tables.values()]], schema=ARROW_OUTPUT)
 

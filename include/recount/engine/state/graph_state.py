@@ -81,7 +81,7 @@ class GraphState:
         """Rows of the table (``STATE_SCHEMA``) with what the batch changed, or with all: a snapshot."""
         changed = {name: state.changes() for name, state in self._states.items()}
         rows = {name: _kept(state.rows) if whole else changed[name] for name, state in self._states.items()}
-        mine = {name: each for name, each in rows.items() if self._writes(name)}
+        mine = {name: each for name, each in rows.items() if self._part.number == 0 or name not in self._clocks}
         many = sum(each.height for each in mine.values())
         self.written = many if whole else self.written + many
         head = [(HEAD, b"", self._part.parts)] if whole and self._part.number == 0 else []
@@ -114,11 +114,7 @@ class GraphState:
 
     @property
     def size(self) -> int:
-        """How many rows are remembered."""
         return sum(state.height for state in self._states.values())
-
-    def _writes(self, name: str) -> bool:
-        return self._part.number == 0 or name not in self._clocks
 
     def _dealt(self, name: str, state: KeyedRows, rows: pl.DataFrame) -> pl.DataFrame:
         """The ``rows`` of other parts that belong to this one, as if they had come here."""
@@ -145,7 +141,6 @@ class StoredState:
     schema: Mapping[str, pl.DataType]
 
     def count(self, which: pl.Expr) -> int:
-        """How many rows there are ``which``."""
         return sum(rows.filter(which).height for rows in self._rows(self._table()))
 
     def remove(self, which: pl.Expr) -> None:

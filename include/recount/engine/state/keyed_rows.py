@@ -122,7 +122,6 @@ class Run:
 
     @property
     def height(self) -> int:
-        """How many rows it has."""
         return self._given.height - self._hidden
 
     @property
@@ -229,7 +228,6 @@ class KeyedRows:
 
     @property
     def height(self) -> int:
-        """How many rows there are."""
         return sum(run.height for run in self._runs)
 
     @property

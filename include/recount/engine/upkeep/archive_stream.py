@@ -60,7 +60,6 @@ class ArchiveWork:
         """None: a topic has one archive, whatever it is called."""
 
     def create(self) -> None:
-        """Create the table unless it exists."""
         if DeltaTable.isDeltaTable(self._session, self.path):
             return
         columns = self._session.createDataFrame([], ARCHIVE_SCHEMA).schema

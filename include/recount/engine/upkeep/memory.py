@@ -148,7 +148,6 @@ class Headroom:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Around each batch."""
         before, over = self._grown(), threading.Event()
         peak = before
 

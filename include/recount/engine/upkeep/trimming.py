@@ -62,7 +62,6 @@ class Trimming:
         self._seen: int | None = None
 
     def trim(self) -> None:
-        """Remove what may go by now."""
         self._trim_snapshots()
         version = audits_version(self._root, self._name)
         if self._reports is None or version == self._seen:
@@ -143,7 +142,6 @@ class Compaction:
         self._thread.start()
 
     def wait(self) -> None:
-        """Until the round at work is over."""
         if self._thread:
             self._thread.join()
 
