@@ -3,15 +3,13 @@
 A figure of the benchmark comes with the name of what was measured.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 from recount.advise.measured import Measured
 from recount.advise.state_estimate import StateEstimate, operator_estimates
@@ -84,7 +82,7 @@ class BatchTime:
     commit_ms: int
 
     @classmethod
-    def of(cls, status: StreamStatus | None) -> BatchTime | None:
+    def of(cls, status: StreamStatus | None) -> Self | None:
         """Return the time of the last batch; None where it is not known, or the batch was too small to tell."""
         if status is None or status.batch_duration_ms is None or status.commit_duration_ms is None:
             return None

@@ -10,8 +10,6 @@ not in it; functions of libraries are known by their names. The instructions are
 under another one the same function has another document.
 """
 
-from __future__ import annotations
-
 import dis
 import functools
 import hashlib
@@ -28,7 +26,7 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import PurePath
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from recount.declare.expressions import Call, Column, Expression, Literal
@@ -190,7 +188,7 @@ class Declared:
     document: Document
 
     @classmethod
-    def of(cls, declaration: Topology | Archive) -> Declared:
+    def of(cls, declaration: Topology | Archive) -> Self:
         if isinstance(declaration, Archive):
             return cls(document={"format": FORMAT, "kind": "archive", "topic": declaration.topic.name})
         return cls(document=_topology(declaration))

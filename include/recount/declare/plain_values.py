@@ -5,13 +5,11 @@
   nothing else: no quotes, no space or line end before or behind. Which numbers a type takes is the rule of ``schema``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from recount.declare.schema import NUMBER, BadRecord, FieldType, RecordSchema
 from recount.runtime.errors import require, require_each
@@ -41,7 +39,7 @@ class PlainValue:
         require(self.kind.kind != "list", "plain-value-of-another-type", given=str(self.kind), name=self.name)
 
     @classmethod
-    def of(cls, **field: FieldType) -> PlainValue:
+    def of(cls, **field: FieldType) -> Self:
         """A plain value written as a keyword: ``PlainValue.of(text=STRING)``."""
         require(len(field) == 1, "plain-value-of-many-fields", given=", ".join(field))
         [(name, kind)] = field.items()

@@ -3,8 +3,6 @@
 What clients, and Spark's failed jobs, say of brokers that refuse is named as an error of ours.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -14,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -124,7 +122,7 @@ class Connection:
     """Of every group, transactional.id and platform topic: what tells one installation on a cluster from another."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Connection:
+    def of(cls, settings: Settings) -> Self:
         """The connection of the installation with these ``settings``; raises ``InvalidSecurity``."""
         security = security_of(settings.acting_as("admin").kafka_security)
         return cls(bootstrap_servers=settings.bootstrap_servers, security=security, prefix=settings.prefix)

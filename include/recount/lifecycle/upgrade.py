@@ -11,10 +11,9 @@ every other output is the same, and what the new sinks must hold follows from th
 they begin. A further field of a source is null in all that was read before, as it was read then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -58,7 +57,7 @@ class Extension:
     fields: Mapping[str, frozenset[str]]
 
     @classmethod
-    def of(cls, topology: Topology, enacted: Enacted) -> Extension | None:
+    def of(cls, topology: Topology, enacted: Enacted) -> Self | None:
         """Additions to the declaration ``enacted``; None where ``topology`` differs in more, or in nothing."""
         operators = enacted.document.get("operators", ())
         there = {one["topic"] for one in operators if one["operator"] in ("sink", "through")}

@@ -4,13 +4,11 @@ Lines are grouped, sorted and filtered. A page does not wait for brokers that ar
 no longer and need care: their drivers run, or their findings are open.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 from markupsafe import Markup
 
@@ -196,7 +194,7 @@ class Totals:
     rate: float | None
 
     @classmethod
-    def of(cls, lines: Sequence[StreamLine]) -> Totals:
+    def of(cls, lines: Sequence[StreamLine]) -> Self:
         """Totals of all ``lines``, shown or not."""
         heard = all(line.heard for line in lines)
         statuses = [line.status for line in lines if line.status is not None]
@@ -228,7 +226,7 @@ class Wanted:
     by: Literal["module", "driver"]
 
     @classmethod
-    def of(cls, text: str, state: str, by: str) -> Wanted:
+    def of(cls, text: str, state: str, by: str) -> Self:
         """The filter that was asked for; a state or grouping that does not exist counts as none."""
         return cls(
             text=text[:_LONGEST_TEXT].strip(),

@@ -4,8 +4,6 @@ A project has DAGs, jobs, suites and fetched jars. What a started profile offers
 module imports next to nothing.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -16,6 +14,7 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from recount.runtime.errors import Terminal, Transient
 
@@ -30,7 +29,7 @@ class Home:
     path: Path
 
     @classmethod
-    def of(cls, project_root: Path) -> Home:
+    def of(cls, project_root: Path) -> Self:
         """``RECOUNT_HOME``, or ``.recount`` in the checkout."""
         return cls(path=Path(os.environ.get("RECOUNT_HOME", project_root / ".recount")).resolve())
 
@@ -135,7 +134,7 @@ class Running:
     ports: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, home: Home) -> Running | None:
+    def read(cls, home: Home) -> Self | None:
         """The profile that was started in ``home`` and not stopped since, if there is one."""
         return cls(**json.loads(home.profile.read_text())) if home.profile.exists() else None
 
@@ -150,7 +149,7 @@ class Project:
     root: Path
 
     @classmethod
-    def containing(cls, folder: Path) -> Project:
+    def containing(cls, folder: Path) -> Self:
         """The project that contains ``folder``; ``Terminal`` when none does."""
         for candidate in (folder.resolve(), *folder.resolve().parents):
             if (candidate / "dags").is_dir() and (candidate / "spark_jobs").is_dir():

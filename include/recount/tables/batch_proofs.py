@@ -4,14 +4,12 @@ A proof is committed with the state of its batch, in the log of the state table.
 moved it to the table ``ledger`` beside (docs/decisions/0012); after that its commit may be removed from the log.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 from deltalake import DeltaTable
@@ -56,7 +54,7 @@ class Entry:
     append_ms: int | None
 
     @classmethod
-    def of_commit(cls, info: dict[str, Any], place: str = "a commit") -> Entry | None:
+    def of_commit(cls, info: dict[str, Any], place: str = "a commit") -> Self | None:
         """The entry in a Delta commit's ``commitInfo``; None where the commit, at ``place``, is no batch."""
         proof = BatchProof.from_json(info.get("userMetadata"), place)
         if proof is None:
@@ -68,7 +66,7 @@ class Entry:
         return cls(proof=proof, rows_added=rows_added, append_ms=metrics.get("execution_time_ms"))
 
     @classmethod
-    def of_row(cls, row: dict[str, Any]) -> Entry:
+    def of_row(cls, row: dict[str, Any]) -> Self:
         """The entry in a row of the table ``ledger``."""
         place = f"a row of the table ledger, generation {row[GENERATION]}, batch {row[BATCH]}"
         proof = BatchProof.from_json(row["proof"], place)

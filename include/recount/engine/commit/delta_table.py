@@ -5,8 +5,6 @@ libraries that write one table would not see each other's commits (docs/decision
 proofs in the log of a stream's state table are moved to its table ``ledger``.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
+from typing import Self
 from uuid import uuid4
 
 import polars as pl
@@ -70,7 +69,7 @@ class TableFile:
     counted: int
 
     @classmethod
-    def write(cls, folder: str, rows: pl.DataFrame) -> TableFile:
+    def write(cls, folder: str, rows: pl.DataFrame) -> Self:
         """Write ``rows``, which have the columns of the table in ``folder``, as a file that nobody else writes."""
         name, made = f"part-{uuid4()}.parquet", BytesIO()
         rows.write_parquet(made, compression="snappy")

@@ -1,11 +1,10 @@
 """The general way, for every topology: tasks take each record as far as it goes by itself, parts of the keys go on."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from typing import Self
 
 import polars as pl
 import pyarrow as pa
@@ -287,7 +286,7 @@ class RawStage:
         return {RAW: [pl.DataFrame(schema=RAW_SCHEMA)]}
 
     @classmethod
-    def of(cls, places: pl.DataFrame) -> RawStage:
+    def of(cls, places: pl.DataFrame) -> Self:
         grouped = places.group_by("topic", "partition").agg("offset").iter_rows()
         return cls(offsets={(topic, partition): offsets for topic, partition, offsets in grouped})
 

@@ -8,11 +8,9 @@ own partition, key and window that are before it, for these have been read whate
 partitions can come between them later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
@@ -240,7 +238,7 @@ class FoldTrials:
     accumulators: Accumulators
 
     @classmethod
-    def of(cls, node: WindowedAggregate, accumulators: Accumulators) -> FoldTrials | None:
+    def of(cls, node: WindowedAggregate, accumulators: Accumulators) -> Self | None:
         """None where there is nothing to try."""
         return cls(node, accumulators) if tries_folds(node) else None
 

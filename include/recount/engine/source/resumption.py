@@ -5,11 +5,10 @@ or one batch apart. Any other state comes from a backup that was restored, and i
 topic of the same name that is not the one that the stream's batches have read.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 from recount.certificate.finding import Difference, finding_id
 from recount.declare.registry import declared
@@ -50,7 +49,7 @@ class Standing:
     checkpoint_id: str | None
 
     @classmethod
-    def of(cls, committed: Mapping[Partition, Committed]) -> Standing | None:
+    def of(cls, committed: Mapping[Partition, Committed]) -> Self | None:
         """The standing by ``OutputTransaction.committed``; None where nothing was ever committed."""
         if not committed:
             return None
@@ -89,7 +88,7 @@ class Unfinished:
     span: BatchRange
 
     @classmethod
-    def of_proof(cls, proof: BatchProof) -> Unfinished:
+    def of_proof(cls, proof: BatchProof) -> Self:
         span = BatchRange(
             batch=proof.batch,
             timestamp_ms=proof.batch_timestamp_ms,

@@ -5,12 +5,10 @@ decimal, how many times 2**64 of a DOUBLE, come to it. It is null where ``total`
 numbers near the end of their type. A LONG has room for more records than there can be in 128 bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 import pyarrow as pa
@@ -37,7 +35,7 @@ class Carrier:
     beyond: pl.DataType | None = None
 
     @classmethod
-    def of(cls, given: pl.DataType) -> Carrier:
+    def of(cls, given: pl.DataType) -> Self:
         """For values of the type ``given``."""
         if isinstance(given, pl.Decimal):
             wide = pl.Decimal(MAX_SUM_PRECISION, given.scale)
