@@ -87,14 +87,7 @@ class Position:
 
     def to_json(self) -> bytes:
         spans = [[topic, partition, *span] for (topic, partition), span in sorted(self.spans.items())]
-        said = {
-            "stream": self.stream,
-            "batch": self.batch,
-            "timestamp_ms": self.timestamp_ms,
-            "checkpoint_id": self.checkpoint_id,
-            "spans": spans,
-        }
-        return json.dumps(said, separators=(",", ":")).encode()
+        return self._said(spans=spans).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> Position:
@@ -112,14 +105,11 @@ class Position:
 
     def metadata(self, start: int) -> str:
         """The text that is committed with the end of a partition in which the batch began at ``start``."""
-        said = {
-            "stream": self.stream,
-            "batch": self.batch,
-            "timestamp_ms": self.timestamp_ms,
-            "checkpoint_id": self.checkpoint_id,
-            "start": start,
-        }
-        return json.dumps(said, separators=(",", ":"))
+        return self._said(start=start)
+
+    def _said(self, **more: object) -> str:
+        names = ("stream", "batch", "timestamp_ms", "checkpoint_id")
+        return json.dumps({**{name: getattr(self, name) for name in names}, **more}, separators=(",", ":"))
 
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, Committed]:
         return {

@@ -32,6 +32,10 @@ class Join:
     left: Node
     right: Node
 
+    def __post_init__(self) -> None:
+        self._require_equal_keys()
+        assert self.fields
+
     @property
     def keys_are_equal(self) -> bool:
         """Whether the rows of both sides that go together have one key."""
@@ -75,10 +79,6 @@ class StreamStreamJoin(Join):
     before_ms: int
     after_ms: int
     grace_ms: int
-
-    def __post_init__(self) -> None:
-        self._require_equal_keys()
-        assert self.fields
 
     @property
     def delay_ms(self) -> int:
@@ -158,10 +158,6 @@ class TableTableJoin(Join):
     left: Node
     right: Node
     kind: JoinKind
-
-    def __post_init__(self) -> None:
-        self._require_equal_keys()
-        assert self.fields
 
     def __str__(self) -> str:
         return f"{self.kind} join of tables"

@@ -150,7 +150,7 @@ def keyed_by(node: Node) -> frozenset[str]:
             return frozenset()
         case WindowedAggregate(windows=windows) if not isinstance(windows, GlobalWindow):
             return frozenset()
-        case SelectKey(by=by, input=above) if not (isinstance(by, Column) and by.name in _names_of_key(above)):
+        case SelectKey(by=by, input=above) if not (isinstance(by, Column) and by.name in names_of_key(above)):
             return frozenset()
         case WithFields(added=added) if node.key in added:
             return frozenset()
@@ -161,7 +161,8 @@ def keyed_by(node: Node) -> frozenset[str]:
     return frozenset().union(*map(keyed_by, node.inputs))
 
 
-def _names_of_key(node: Node) -> frozenset[str]:
+def names_of_key(node: Node) -> frozenset[str]:
+    """The fields that hold the key of ``node``: of a source those, too, that repeat it."""
     like_it = node.topic.fields_like_the_key if isinstance(node, Source) else frozenset()
     return frozenset({node.key}) | like_it
 

@@ -16,10 +16,20 @@ from recount.declare.expression_types import require_boolean, require_key, type_
 from recount.declare.expressions import Expression
 from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.declare.operators.processing import Deduplicate, InOrder, Process
-from recount.declare.operators.stateless import FlatMap, Foreach, Merge, OneInput, Peek, Repartition, Select, Through
+from recount.declare.operators.stateless import (
+    FlatMap,
+    Foreach,
+    Merge,
+    OneInput,
+    Peek,
+    Repartition,
+    Select,
+    Through,
+    Writing,
+)
 from recount.declare.operators.tables import Suppress, TableAggregate, TableFilter, ToTable
 from recount.declare.schema import LONG, STRING, FieldType
-from recount.declare.topics import LONGEST_SOURCE, Topic, require_declared, require_writable
+from recount.declare.topics import LONGEST_SOURCE, Topic
 from recount.declare.unknown_names import declares
 from recount.declare.windows import GlobalWindow, LastN, Windows
 from recount.runtime.errors import require, require_each
@@ -184,16 +194,8 @@ class WindowedAggregate(OneInput):
 
 @declares
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sink(OneInput):
-    """Writes to ``topic`` and to the Delta table ``table``, exactly once each."""
-
-    input: Node
-    topic: Topic
-    table: str
-
-    def __post_init__(self) -> None:
-        require_declared(self.topic, self.input)
-        require_writable(self.topic, self.key, self.fields)
+class Sink(Writing):
+    """The end of a flow that writes its rows."""
 
     def __str__(self) -> str:
         return f"sink {self.topic.name}, table {self.table}"

@@ -134,8 +134,8 @@ class Repartition(OneInput):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Through(OneInput):
-    """Writes to ``topic`` and ``table`` like a sink, and hands the same records on."""
+class Writing(OneInput):
+    """Writes to ``topic`` and to the Delta table ``table``, exactly once each."""
 
     input: Node
     topic: Topic
@@ -144,6 +144,11 @@ class Through(OneInput):
     def __post_init__(self) -> None:
         require_declared(self.topic, self.input)
         require_writable(self.topic, self.key, self.fields)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Through(Writing):
+    """Writes like a sink, and hands the same records on."""
 
     def __str__(self) -> str:
         return f"through {self.topic.name}, table {self.table}"
