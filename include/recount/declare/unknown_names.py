@@ -80,7 +80,7 @@ def _wrong_arguments(named: str, taken: Signature, arguments: Mapping[str, objec
         f"arguments of {named}",
         given=error,
         expected=f"{named}{shown}",
-        remedy=meant or f"write {_texts()['examples'].get(named, 'the arguments that are expected, by these names')}",
+        remedy=meant or f"write {example}",
     )
 
 
