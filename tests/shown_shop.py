@@ -128,10 +128,7 @@ def shown_shop(root: Path) -> ShownShop:
     known = {dag: DagState(paused=False, next_ms=None) for dag in dags}
     known |= {dag: DagState(paused=False, next_ms=NOW_MS + 6 * 3_600_000) for dag in nights}
     return ShownShop(
-        root=root,
-        declarations=shop,
-        say=BrokersSay(statuses=statuses, samples=samples),
-        runs=SaidRuns(known=known),
+        root=root, declarations=shop, say=BrokersSay(statuses=statuses, samples=samples), runs=SaidRuns(known=known)
     )
 
 

@@ -57,11 +57,7 @@ class Interpreted:
         for one in sent:
             if one.topic in topics:
                 self._driver.pipe(
-                    one.topic,
-                    key=one.key,
-                    value=one.value,
-                    timestamp_ms=one.timestamp_ms,
-                    partition=one.partition,
+                    one.topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms, partition=one.partition
                 )
 
     def results(self, sink: Written) -> Counter[Row]:

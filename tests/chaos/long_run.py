@@ -51,12 +51,7 @@ def reported(found: Found, seed: int, per_second: int, on_workers: int) -> Repor
     return Report(
         name="chaos",
         text=_TEXT.format(
-            **settings,
-            **machine(),
-            brokers=BROKERS,
-            workers=WORKERS,
-            last_line=found.last_line,
-            sent=found.sent,
+            **settings, **machine(), brokers=BROKERS, workers=WORKERS, last_line=found.last_line, sent=found.sent
         ),
         tables=[_faults(found), _audits(found), _ended(found), _compared(found)],
         document={"machine": machine(), "settings": settings, **asdict(found)},

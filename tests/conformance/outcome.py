@@ -51,9 +51,7 @@ def interpreted(case: Case) -> Outcome:
     late = {(index_of[late.topic, late.offset], late.window_start, late.window_end) for late in driver.late}
     fates = {index_of[entry.topic, entry.offset]: fate for entry, fate in driver.fate_of.items()}
     return Outcome(
-        emitted=emitted,
-        fates=[fates[index] for index in range(len(case.input))],
-        late_windows=frozenset(late),
+        emitted=emitted, fates=[fates[index] for index in range(len(case.input))], late_windows=frozenset(late)
     )
 
 

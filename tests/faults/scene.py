@@ -78,12 +78,7 @@ class Scene:
     def job(self, step: str | None = None, **more: Any) -> Job:
         """The ``step`` of this round, by default the one that is struck."""
         return Job(
-            part=self.part,
-            name=self.name,
-            root=str(self.root),
-            step=step or self.kind.step,
-            round=self.round,
-            **more,
+            part=self.part, name=self.name, root=str(self.root), step=step or self.kind.step, round=self.round, **more
         )
 
     def remains(self) -> Remains:

@@ -116,11 +116,7 @@ LARGEST = Case(
     ],
     results={
         "f1-largest": [
-            Result(
-                key="k",
-                window=(0, 10_000),
-                value={"n": 2, "p": Decimal("1.00020001"), "s": Decimal("2.00020001")},
-            )
+            Result(key="k", window=(0, 10_000), value={"n": 2, "p": Decimal("1.00020001"), "s": Decimal("2.00020001")})
         ]
     },
 )
@@ -245,10 +241,7 @@ AT_A_RESULT = Case(
         .emit_final()
         .with_fields(p=col("s") * 2),
     ),
-    log=[
-        [record("f2-result", at_ms=1_000, a=LONG_MAX)],
-        [record("f2-result", at_ms=60_000, a=0)],
-    ],
+    log=[[record("f2-result", at_ms=1_000, a=LONG_MAX)], [record("f2-result", at_ms=60_000, a=0)]],
     stops="with p = (s * 2), at a derived row",
 )
 

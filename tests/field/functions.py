@@ -208,10 +208,7 @@ CASES: tuple[Case, ...] = (
             ],
             "f9-own-list": [
                 Result(key=key, value={"seen": seen})
-                for key, seen in (
-                    *(("k", [1, 2, 3, 2, 4][:many]) for many in (1, 2, 3, 4, 5)),
-                    ("other", [7]),
-                )
+                for key, seen in (*(("k", [1, 2, 3, 2, 4][:many]) for many in (1, 2, 3, 4, 5)), ("other", [7]))
             ],
             "f9-emptied": [
                 Result(key=key, value={"n": n, "sum": total})

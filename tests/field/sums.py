@@ -42,8 +42,7 @@ CASES: tuple[Case, ...] = (
     Case(
         name="F3 average of DOUBLE and LONG near their ends",
         topology=ending(
-            "f3-ends",
-            in_windows("f3-ends", x=DOUBLE, n=LONG).aggregate(x=average("x"), n=average("n")).emit_final(),
+            "f3-ends", in_windows("f3-ends", x=DOUBLE, n=LONG).aggregate(x=average("x"), n=average("n")).emit_final()
         ),
         log=[
             [record("f3-ends", at_ms=at, x=EXACT, n=LONG_MAX) for at in (1_000, 2_000)],

@@ -121,7 +121,7 @@ CASES = (
                 record("f26-rows", at_ms=2_000, sizes=[1, FITS, 2]),
                 record("f26-rows", at_ms=3_000, sizes=[2_000]),
                 record("f26-rows", at_ms=4_000, key="named", sizes=[2_000, 3]),
-            ],
+            ]
         ],
         results={
             "f26-rows": [

@@ -59,7 +59,7 @@ per_key = Topology(
         .windowed_by(tumbling("1 min", grace="0 s"))
         .aggregate(n=total("n"))
         .emit_final()
-        .to(Topic(name="avro-per-key", key="pair", partitions=1, retention_ms=-1)),
+        .to(Topic(name="avro-per-key", key="pair", partitions=1, retention_ms=-1))
     ],
 )
 """A single aggregation, which has an audit of its own."""

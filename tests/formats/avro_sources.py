@@ -91,9 +91,7 @@ def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(streams
 
 
 @pytest.mark.parametrize(
-    ("topology", "expected"),
-    [(amounts, PUBLISHED_AMOUNTS), (copied, PUBLISHED_COPIES)],
-    ids=["amounts", "copies"],
+    ("topology", "expected"), [(amounts, PUBLISHED_AMOUNTS), (copied, PUBLISHED_COPIES)], ids=["amounts", "copies"]
 )
 def test_what_a_sink_publishes_in_avro_is_judged_by_what_it_says(
     topology: Topology, expected: list[dict[str, Any]], streams: Streams
@@ -127,10 +125,7 @@ def test_records_are_grouped_by_what_their_keys_in_avro_say(streams: Streams) ->
         ]
         copies = delta_rows(streams.path("avro_keyed_copies"))
         told = sorted((row[KEY], row["customer"], row["region"] or "") for row in copies)
-        assert told == [
-            *[('{"customer":7,"region":"EU"}', 7, "EU")] * 2,
-            ('{"customer":8,"region":null}', 8, ""),
-        ]
+        assert told == [*[('{"customer":7,"region":"EU"}', 7, "EU")] * 2, ('{"customer":8,"region":null}', 8, "")]
         rows = DeltaTable.forPath(streams.spark, streams.path("avro_keyed_copies"))
         rows.update(F.col("customer") == 8, {"customer": F.lit(9)})
         assert streams.outcome(keyed_copies) == "violation"

@@ -100,9 +100,7 @@ def test_a_stream_of_protobuf_is_audited_green_and_red_once_a_row_is_altered(str
 
 
 @pytest.mark.parametrize(
-    ("topology", "expected"),
-    [(amounts, PUBLISHED_AMOUNTS), (copied, PUBLISHED_COPIES)],
-    ids=["amounts", "copies"],
+    ("topology", "expected"), [(amounts, PUBLISHED_AMOUNTS), (copied, PUBLISHED_COPIES)], ids=["amounts", "copies"]
 )
 def test_what_a_sink_publishes_in_protobuf_is_judged_by_what_it_says(
     topology: Topology, expected: list[dict[str, Any]], streams: Streams

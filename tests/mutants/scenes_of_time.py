@@ -286,11 +286,7 @@ def records_in_order() -> Scene:
 
     In the end the last but one can just leave.
     """
-    steps = (
-        ((100, "z0"), (95, "z1"), (100, "z1")),
-        ((95, "z0"), (104, "z0"), (102, "z0")),
-        ((110, "z0"), (110, "z1")),
-    )
+    steps = (((100, "z0"), (95, "z1"), (100, "z1")), ((95, "z0"), (104, "z0"), (102, "z0")), ((110, "z0"), (110, "z1")))
     batches = tuple(tuple(_record("left", *one) for one in records) for records in steps)
     return Scene(name="records in order", topology=_topology(totals_in_order()), batches=batches)
 

@@ -38,14 +38,7 @@ VALUES = Topic(
     name="values",
     key="id",
     value=RecordSchema.of(
-        n=LONG,
-        d=decimal(9, 2),
-        e=decimal(15, 2),
-        f=decimal(16, 0),
-        g=decimal(38, 2),
-        x=DOUBLE,
-        s=STRING,
-        b=BOOLEAN,
+        n=LONG, d=decimal(9, 2), e=decimal(15, 2), f=decimal(16, 0), g=decimal(38, 2), x=DOUBLE, s=STRING, b=BOOLEAN
     ),
 )
 PRICES = Topic(name="prices", key="id", value=RecordSchema.of(d=decimal(9, 2), e=decimal(15, 2)))
@@ -58,11 +51,7 @@ CALLS = Topic(
     name="calls",
     key="id",
     value=RecordSchema.of(
-        n=LONG,
-        who=header("who"),
-        at=header("at", kind=TIMESTAMP),
-        raw=header("raw", kind=BYTES),
-        required=("who",),
+        n=LONG, who=header("who"), at=header("at", kind=TIMESTAMP), raw=header("raw", kind=BYTES), required=("who",)
     ),
 )
 PAIRS = Topic(

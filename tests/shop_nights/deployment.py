@@ -118,11 +118,7 @@ def deployment(folder: Path, topologies: Sequence[Topology], archives: Sequence[
         begun.write_text(str(time.time_ns() // 1_000_000 // DAY_MS * DAY_MS - 31 * DAY_MS))
     with deployed(folder, **OF_AN_AUDIT, **{"spark.master": f"local[{_SLOTS}]"}) as (session, settings):
         found = Deployment(
-            spark=session,
-            settings=settings,
-            topologies=topologies,
-            archives=archives,
-            begin_ms=int(begun.read_text()),
+            spark=session, settings=settings, topologies=topologies, archives=archives, begin_ms=int(begun.read_text())
         )
         found.create_topics()
         yield found

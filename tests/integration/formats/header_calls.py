@@ -32,12 +32,11 @@ per_tenant = Topology(
         .windowed_by(tumbling("1 min", grace="0 s"))
         .aggregate(calls=count(), ms=total("ms"))
         .emit_final()
-        .to(Topic(name="header-tenants", key="tenant", partitions=1, retention_ms=-1)),
+        .to(Topic(name="header-tenants", key="tenant", partitions=1, retention_ms=-1))
     ],
 )
 """A single aggregation, which has an audit of its own."""
 copied = Topology(
-    name="header-copied",
-    sinks=[stream(calls).to(Topic(name="header-copies", key="id", partitions=1, retention_ms=-1))],
+    name="header-copied", sinks=[stream(calls).to(Topic(name="header-copies", key="id", partitions=1, retention_ms=-1))]
 )
 kept = Archive(topic=calls)

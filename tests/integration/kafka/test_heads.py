@@ -158,10 +158,7 @@ class Backfilled:
 
     def counts(self) -> set[int]:
         """As an audit and as the next backfill read it."""
-        return {
-            published_backfills(self.connection, self.topology),
-            backfills_of(self.open(), self.connection),
-        }
+        return {published_backfills(self.connection, self.topology), backfills_of(self.open(), self.connection)}
 
 
 @pytest.fixture

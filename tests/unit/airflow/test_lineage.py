@@ -171,9 +171,7 @@ def test_an_audit_is_told_with_its_certificate_and_what_it_found(
         adapter.fail_task(task=extractor.extract_on_failure(task), error=error, **told)
     after = written(tmp_path)[-1]
     assert require_valid(after) > 0
-    assert names(after["outputs"]) == [
-        ("file", f"{settings.reports}/certificates/revenue-by-region/a-1.json"),
-    ]
+    assert names(after["outputs"]) == [("file", f"{settings.reports}/certificates/revenue-by-region/a-1.json")]
     [judged] = [one for one in after["inputs"] if one["name"].endswith("outputs/windowed_revenue")]
     [assertion] = judged["inputFacets"]["dataQualityAssertions"]["assertions"]
     assert (assertion["assertion"], assertion["success"]) == ("recount_audit", outcome == "match")
@@ -188,10 +186,7 @@ def test_a_backfill_writes_corrections_and_a_dry_run_nothing(
     )
     event = start(adapter, repair, tmp_path)
     assert require_valid(event) > 0
-    assert names(event["outputs"]) == [
-        (BROKERS, "order-counts"),
-        ("file", f"{settings.data}/corrections/order_counts"),
-    ]
+    assert names(event["outputs"]) == [(BROKERS, "order-counts"), ("file", f"{settings.data}/corrections/order_counts")]
     assert start(adapter, dry_run, tmp_path)["outputs"] == []
 
 

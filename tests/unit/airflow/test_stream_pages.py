@@ -346,10 +346,7 @@ def test_the_panels_of_advisor_and_lens_show_their_documents_and_nothing_without
 def test_hostile_texts_of_all_sources_are_text(shop: ShownShop, client: TestClient) -> None:
     miss = {"key": HOSTILE, "window_start": 2**62, "window_end": 2**62, "published": HOSTILE, "complete": HOSTILE}
     shop.certify(
-        STREAM,
-        2,
-        warnings=[HOSTILE],
-        grace_misses=[{**miss, "late_records": 1, "late": [HOSTILE], "explained": True}],
+        STREAM, 2, warnings=[HOSTILE], grace_misses=[{**miss, "late_records": 1, "late": [HOSTILE], "explained": True}]
     )
     folder = shop.root / "reports" / "certificates" / STREAM
     (folder / 'x" onclick=alert(1) <b>.json').write_text("{}")

@@ -60,12 +60,7 @@ def made_of(stream: str, topic: str) -> Origins:
         ),
         ("order-balances", "order-balances", "paid", {("orders", "amount"), ("payments", "amount")}),
         ("departed-users", "departed-users", "views", {("page-views", "user_id"), ("page-views", "page")}),
-        (
-            "section-visits",
-            "visits",
-            "user_id",
-            {("click-events", "user_id"), ("page-views", "user_id")},
-        ),
+        ("section-visits", "visits", "user_id", {("click-events", "user_id"), ("page-views", "user_id")}),
     ],
     ids=["passed on", "constant", "expression", "count", "sum", "join", "both sides", "cogroup", "processor", "merge"],
 )

@@ -18,15 +18,7 @@ from recount.declare.flow import RecordStream, Table
 from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream, table
-from recount.declare.windows import (
-    LastN,
-    SessionWindows,
-    SlidingWindows,
-    TimeWindows,
-    last_n,
-    session,
-    tumbling,
-)
+from recount.declare.windows import LastN, SessionWindows, SlidingWindows, TimeWindows, last_n, session, tumbling
 from recount.runtime.errors import InvalidDeclaration
 from recount.tables.ledger import PartitionProof
 from recount.tables.places import Released, ageing

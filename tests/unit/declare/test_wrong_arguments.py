@@ -163,15 +163,9 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a list of timestamps": (lambda: list_of(TIMESTAMP), "timestamp"),  # type: ignore[arg-type]
     "a list of lists": (lambda: list_of(list_of(LONG)), "list of long"),
     "fields as a list": (lambda: RecordSchema(fields=["a"]), "['a'], a list"),  # type: ignore[arg-type]
-    "a topology of a name too long for Airflow": (
-        lambda: Topology(name="x" * 201, sinks=[rows.to(OUT)]),
-        "x" * 201,
-    ),
+    "a topology of a name too long for Airflow": (lambda: Topology(name="x" * 201, sinks=[rows.to(OUT)]), "x" * 201),
     "an archive of a topic too long for Airflow": (lambda: Archive(topic=topic(name="x" * 235)), "x" * 235),
-    "a source too long for its dead letters": (
-        lambda: stream(topic(name="x" * 246, value=CLICKS.value)),
-        "x" * 246,
-    ),
+    "a source too long for its dead letters": (lambda: stream(topic(name="x" * 246, value=CLICKS.value)), "x" * 246),
     "a topic too long for Kafka": (lambda: topic(name="x" * 250), "x" * 250),
     "a field called required": (lambda: RecordSchema.of(required=STRING), "string"),  # type: ignore[arg-type]
 }

@@ -199,10 +199,7 @@ def deduplicated(build: Builder, flow: Flow) -> Flow:
     at_once = rows.node.partitioned  # type: ignore[union-attr]
     build.idles &= at_once
     return replace(
-        flow,
-        rows=rows,
-        in_order=flow.in_order and at_once,
-        any_order=flow.any_order and (not at_once or flow.single),
+        flow, rows=rows, in_order=flow.in_order and at_once, any_order=flow.any_order and (not at_once or flow.single)
     )
 
 

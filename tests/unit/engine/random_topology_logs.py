@@ -74,10 +74,7 @@ def events(draw: Any, drawn: Drawn) -> Event:
     return Event(
         topic,
         LogRecord(
-            partition=partition % drawn.partitions[topic],
-            timestamp_ms=draw(TIMES),
-            key=key,
-            value=draw(VALUES[topic]),
+            partition=partition % drawn.partitions[topic], timestamp_ms=draw(TIMES), key=key, value=draw(VALUES[topic])
         ),
     )
 

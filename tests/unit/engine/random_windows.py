@@ -19,13 +19,7 @@ def windowed_final(build: Builder, flow: Flow, *, tumbles: bool = False) -> Flow
     merged = isinstance(windows, TimeWindows) or getattr(windows, "max_duration_ms", 0) is None
     rows = windowed(build, flow, windows, (type(windows),) if merged else ()).emit_final()
     revised = flow.exactness == "revised" or flow.behind or can_be_withdrawn(rows.node)
-    return replace(
-        flow,
-        rows=rows,
-        in_order=False,
-        exactness="revised" if revised else "rows",
-        has_bounds=True,
-    )
+    return replace(flow, rows=rows, in_order=False, exactness="revised" if revised else "rows", has_bounds=True)
 
 
 def windowed(

@@ -7,18 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from tests.unit.engine.by_hand import (
-    EXACT,
-    LATEST,
-    LEFT,
-    assert_law,
-    change,
-    drawn_by_hand,
-    left,
-    right,
-    rows,
-    run,
-)
+from tests.unit.engine.by_hand import EXACT, LATEST, LEFT, assert_law, change, drawn_by_hand, left, right, rows, run
 from tests.unit.engine.random_flows import TOPICS, Comparable
 from tests.unit.engine.random_topology_logs import Cut, Event, closing
 from tests.unit.engine.topology_runs import by_engine

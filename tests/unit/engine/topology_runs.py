@@ -129,11 +129,7 @@ def pipe(driver: TopologyDriver, found: Iterable[Event]) -> None:
     for one in found:
         record = one.record
         driver.pipe(
-            one.topic,
-            key=record.key,
-            value=record.value,
-            timestamp_ms=record.timestamp_ms,
-            partition=record.partition,
+            one.topic, key=record.key, value=record.value, timestamp_ms=record.timestamp_ms, partition=record.partition
         )
 
 

@@ -35,10 +35,7 @@ WRITER: dict[str, Any] = {
         {"name": "id", "type": ["null", "string"]},
         {"name": "count", "type": [{"type": "long", "logicalType": "timestamp-millis"}, "null"]},
         {"name": "ratio", "type": "double"},
-        {
-            "name": "amount",
-            "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 4}],
-        },
+        {"name": "amount", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 4}]},
         {"name": "vip", "type": "boolean"},
         {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["OPEN", "PAID"]}},
         {"name": "tags", "type": ["null", {"type": "array", "items": "string"}]},

@@ -37,10 +37,7 @@ from recount.tables.places import Tables
 from recount.testing import TopologyDriver
 
 SCHEMA = RecordSchema.of(
-    customer=in_key("customer", kind=LONG),
-    n=LONG,
-    region=in_key("place", "region"),
-    required=("customer",),
+    customer=in_key("customer", kind=LONG), n=LONG, region=in_key("place", "region"), required=("customer",)
 )
 TOPIC = Topic(name="events", key="id", value=SCHEMA, key_form="json")
 _PLACE = {"type": "record", "name": "Place", "fields": [{"name": "region", "type": ["null", "string"]}]}
@@ -162,11 +159,7 @@ def test_a_key_in_avro_can_be_a_number_or_a_text_itself() -> None:
     texts = replace(TOPIC, key_form="avro", value=RecordSchema.of(id=in_key(), n=LONG))
     keys = [_of_schema(3, b"\x0e"), _of_schema(4, b"\x04EU"), _of_schema(5, b"\x01"), _of_schema(1, b"\x0e\x00")]
     assert by_stream_and_recompute(numbers, keyed(*keys)) == [{KEY: "7", "id": 7, "n": 1}, *["schema"] * 3]
-    assert by_stream_and_recompute(texts, keyed(*keys)) == [
-        "schema",
-        {KEY: "EU", "id": "EU", "n": 1},
-        *["schema"] * 2,
-    ]
+    assert by_stream_and_recompute(texts, keyed(*keys)) == ["schema", {KEY: "EU", "id": "EU", "n": 1}, *["schema"] * 2]
 
 
 @pytest.mark.usefixtures("registry")

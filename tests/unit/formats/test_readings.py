@@ -178,12 +178,7 @@ def test_a_path_in_json_is_null_where_it_ends_and_bad_where_it_leads_into_no_obj
     told = by_all([json.dumps(one).encode() for one in documents], PATHS)
     nothing = dict.fromkeys(PATHS.fields)
     first = {"at": 1_000, "city": "Bonn", "amount": Decimal("1.50"), "tags": ["a"], "n": None}
-    assert told[0] == {
-        **first,
-        "price": Decimal("1.10"),
-        "prices": [Decimal("1.00"), Decimal("2.20")],
-        "rate": 2.0,
-    }
+    assert told[0] == {**first, "price": Decimal("1.10"), "prices": [Decimal("1.00"), Decimal("2.20")], "rate": 2.0}
     assert told[1:4] == [{**nothing, "n": 7}, nothing, nothing]
     assert told[4:] == ["schema"] * 11
     assert [by_all([json.dumps(one).encode()], PATHS)[0] for one in documents] == told

@@ -56,12 +56,7 @@ def added(made: Flows, further: Mapping[str, RecordStream | Table]) -> Extension
 def enacted(topology: Topology) -> Enacted:
     declared = Declared.of(topology)
     return Enacted(
-        sequence=0,
-        kind="first",
-        version=1,
-        fingerprint=declared.fingerprint,
-        document=declared.document,
-        recorded_ms=0,
+        sequence=0, kind="first", version=1, fingerprint=declared.fingerprint, document=declared.document, recorded_ms=0
     )
 
 

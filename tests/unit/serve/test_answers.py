@@ -249,9 +249,7 @@ def test_an_audit_of_batches_that_a_restored_stream_has_not_says_nothing_of_thos
     assert shown(found, BATCH, AUDITED) == [(1, False), (0, True)]
 
 
-def test_a_correction_is_audited_once_an_audit_has_seen_its_backfill_published(
-    counts: WrittenStream,
-) -> None:
+def test_a_correction_is_audited_once_an_audit_has_seen_its_backfill_published(counts: WrittenStream) -> None:
     for backfills, audited in ((0, False), (1, True)):
         counts.audit(1, finished_ms=backfills, tables={"order_counts": {"backfills": backfills}})
         if not backfills:

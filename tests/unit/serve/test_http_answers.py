@@ -347,10 +347,7 @@ def limited() -> ASGIApp:
 
 
 def test_what_is_asked_too_often_is_refused_until_the_time_that_is_said(limited: ASGIApp) -> None:
-    with (
-        listened(limited) as (host, port),
-        httpx.Client(base_url=f"http://{host}:{port}", headers=KNOWN) as client,
-    ):
+    with listened(limited) as (host, port), httpx.Client(base_url=f"http://{host}:{port}", headers=KNOWN) as client:
         assert [client.get("/").status_code for _ in range(3)] == [200, 200, 200]
         refused = client.get("/")
         assert refused.status_code == 429 and refused.json()["expected"] == "at most 3 per 2 second"

@@ -29,10 +29,7 @@ def test_s1_clicks_half_an_hour_apart_are_one_session_and_a_millisecond_more_mak
     click(driver, 2, HALF_HOUR_MS)
     click(driver, 3, 2 * HALF_HOUR_MS + 1)
     driver.advance_to(10 * HALF_HOUR_MS)
-    assert sessions(driver) == [
-        ((0, HALF_HOUR_MS), 2),
-        ((2 * HALF_HOUR_MS + 1, 2 * HALF_HOUR_MS + 1), 1),
-    ]
+    assert sessions(driver) == [((0, HALF_HOUR_MS), 2), ((2 * HALF_HOUR_MS + 1, 2 * HALF_HOUR_MS + 1), 1)]
 
 
 def test_s1_a_session_is_cut_at_a_day() -> None:

@@ -9,12 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.unit.advise.estimates.measured_streams import (
-    STATUS,
-    UNPAID,
-    write,
-    write_paid_orders,
-)
+from tests.unit.advise.estimates.measured_streams import STATUS, UNPAID, write, write_paid_orders
 from tests.unit.advise.estimates.steady_flow import Flow, clicks, held_by, processed, topology_of, views
 from tests.unit.engine.topology_engine import TopologyEngine
 
@@ -112,9 +107,7 @@ def test_the_published_run_is_told_by_its_medians_and_its_spread(tmp_path: Path)
     file.write_text(json.dumps({"throughput": rows, "latency": [], "recovery": recovery}))
     assert benchmark_figures(file) == {
         "throughput": ["250 records/s (revenue, 1,000 records)"],
-        "exactly once": [
-            "250 records/s, with a plain producer 400 (revenue, 1,000 records, single runs 200 to 500)",
-        ],
+        "exactly once": ["250 records/s, with a plain producer 400 (revenue, 1,000 records, single runs 200 to 500)"],
         "restart": ["12.3 s (restart with 10,000 keys)"],
     }
     file.write_text('{"throughput": 3}')

@@ -154,10 +154,7 @@ CASES = [
     Case("records wait for their turn", stream(clicks).in_order(grace="10 s")),
     Case("windows below a deduplication wait for it", below(stream(clicks).deduplicate("user", horizon="10 s")), IDS),
     Case("windows of results keep those of open windows", windows_of(counted(tumbling("5 s", grace="0 s")))),
-    Case(
-        "a processor remembers each key",
-        stream(clicks).process(remember, n=LONG),
-    ),
+    Case("a processor remembers each key", stream(clicks).process(remember, n=LONG)),
 ]
 
 

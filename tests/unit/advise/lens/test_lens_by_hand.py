@@ -54,12 +54,7 @@ def test_a_session_of_spark_ends_for_a_record_by_itself(gap_after: int, drops: i
 
 
 @pytest.mark.parametrize(
-    ("text", "hashed"),
-    [
-        ("21", -973932308),
-        ("a-little-bit-longer-string", -1486304829),
-        ("abc", 479470107),
-    ],
+    ("text", "hashed"), [("21", -973932308), ("a-little-bit-longer-string", -1486304829), ("abc", 479470107)]
 )
 def test_keys_hash_as_in_kafkas_own_test(text: str, hashed: int) -> None:
     """UtilsTest.testMurmur2."""

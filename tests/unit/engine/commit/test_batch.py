@@ -84,12 +84,7 @@ def records() -> BatchRecords:
 
 def test_the_sinks_write_in_turn_and_dead_letters_come_last_in_the_order_of_the_log(records: BatchRecords) -> None:
     written = [(record.topic, record.value) for record in records if record.topic != "source.dead-letters"]
-    assert written == [
-        ("first", b'{"n":0}'),
-        ("first", b'{"n":1}'),
-        ("second", b'{"n":1}'),
-        ("second", b'{"n":2}'),
-    ]
+    assert written == [("first", b'{"n":0}'), ("first", b'{"n":1}'), ("second", b'{"n":1}'), ("second", b'{"n":2}')]
     places = [dict(record.headers) for record in list(records)[len(written) :]]
     assert [(place["recount-source-partition"], place["recount-source-offset"]) for place in places] == [
         (b"0", b"5"),

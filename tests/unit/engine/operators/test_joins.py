@@ -35,11 +35,7 @@ def _pairs(
 @pytest.mark.parametrize("places", [2**62, 100])
 @given(left=_ROWS, right=_ROWS, before_ms=st.integers(0, 12), after_ms=st.integers(0, 12))
 def test_the_pairs_are_those_that_trying_all_pairs_finds(
-    places: int,
-    left: list[tuple[str | None, int]],
-    right: list[tuple[str | None, int]],
-    before_ms: int,
-    after_ms: int,
+    places: int, left: list[tuple[str | None, int]], right: list[tuple[str | None, int]], before_ms: int, after_ms: int
 ) -> None:
     expected = sorted(
         (i, j)

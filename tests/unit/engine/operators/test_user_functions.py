@@ -119,10 +119,7 @@ HELD = LEFT.deduplicate("lw", horizon="5 ms")
             WINDOWED.flat_map(raising, n=LONG),
             f"a derived row: key 'a', window 1970-01-01 00:00:00 to 00:00:00.010, time {ONE_MS}",
         ),
-        (
-            PAIRED.flat_map(raising, n=LONG),
-            f"a derived row: key 'a', made of left-0@0+left-0@0, time {ONE_MS}",
-        ),
+        (PAIRED.flat_map(raising, n=LONG), f"a derived row: key 'a', made of left-0@0+left-0@0, time {ONE_MS}"),
         (HELD.flat_map(raising, n=LONG), "left-0@0"),
     ],
     ids=["a window's result", "a pair", "a record that was held back"],

@@ -165,8 +165,7 @@ double_trees = one_of(
 )
 number_trees = one_of(long_trees, decimal_trees, double_trees)
 memberships = one_of(
-    text_leaves.map(lambda tree: col("tags").contains(tree)),
-    long_leaves.map(lambda tree: col("sizes").contains(tree)),
+    text_leaves.map(lambda tree: col("tags").contains(tree)), long_leaves.map(lambda tree: col("sizes").contains(tree))
 )
 conditions = one_of(
     comparisons(number_trees, one_of(number_trees, always_null)),
