@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,17 +90,19 @@ def fingerprint_of(scene: Scene) -> str:
     return Declared.of(scene.topology).fingerprint
 
 
-def by_engine(scene: Scene) -> Iterator[Run]:
-    """By the operators of the engine."""
-    yield _run(scene, _Graph(scene))
+def by_engine(scene: Scene, *, restarts: bool = False) -> Run:
+    """By the operators of the engine, which ``restarts`` before every second batch."""
+    return _run(scene, _Graph(scene, restarts))
 
 
 class _Graph:
-    def __init__(self, scene: Scene) -> None:
-        self.scene, self.rejected = scene, Counter[Row]()
+    def __init__(self, scene: Scene, restarts: bool) -> None:
+        self.scene, self.restarts, self.rejected = scene, restarts, Counter[Row]()
         self.engine = TopologyEngine(scene.topology, scene.partitions)
 
     def batch(self, number: int) -> PartitionClock:
+        if self.restarts and number % 2:
+            self.engine.restart()
         batch = self.scene.batches[number]
         by_topic = {topic: [one.record for one in batch if one.topic == topic] for topic in self.scene.partitions}
         computed = self.engine.batch(by_topic, now_ms=self.scene.time_ms(number))

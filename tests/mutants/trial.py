@@ -46,10 +46,9 @@ class Trial:
         scenes, runs = _imported()
         scene = scenes.scene(name)
         self._fingerprints[name] = runs.fingerprint_of(scene)
-        wrong = []
-        for run in runs.by_engine(scene):
-            expected = self._recomputed(runs, scene, run)
-            wrong += [f"{name}: {part}" for part in runs.differences(run.told, expected)]
+        run = runs.by_engine(scene)
+        expected = self._recomputed(runs, scene, run)
+        wrong = [f"{name}: {part}" for part in runs.differences(run.told, expected)]
         if scene.is_interpreted and not scene.falls_back:
             reference = runs.by_interpreter(scene)
             wrong += [f"{name}, interpreter: {part}" for part in runs.differences(reference, expected)]
@@ -87,15 +86,15 @@ class Trial:
         scenes, runs = _imported()
         scene = scenes.scene(name)
         redeclared = runs.fingerprint_of(scene) != self._fingerprints[name]
-        for run in runs.by_engine(scene):
-            expected = self._recomputed(runs, scene, run)
-            if anew and (redeclared or runs.differences(run.told, expected)):
-                expected = runs.by_recompute(self._spark, scene, run.ledger)
-            parts = runs.differences(run.told, expected) + ["declaration"] * redeclared
-            if parts:
-                seen = scene.is_interpreted and self._is_seen(runs, scene, run, expected)
-                return {"scene": name, "parts": parts, "caught_by": ["audit", *(["interpreter"] if seen else [])]}
-        return {"scene": "", "parts": [], "caught_by": []}
+        run = runs.by_engine(scene)
+        expected = self._recomputed(runs, scene, run)
+        if anew and (redeclared or runs.differences(run.told, expected)):
+            expected = runs.by_recompute(self._spark, scene, run.ledger)
+        parts = runs.differences(run.told, expected) + ["declaration"] * redeclared
+        if not parts:
+            return {"scene": "", "parts": [], "caught_by": []}
+        seen = scene.is_interpreted and self._is_seen(runs, scene, run, expected)
+        return {"scene": name, "parts": parts, "caught_by": ["audit", *(["interpreter"] if seen else [])]}
 
     def _is_seen(self, runs: Any, scene: Any, run: Any, expected: Any) -> bool:
         """Whether the interpreter differs too."""

@@ -9,13 +9,12 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.engine.by_hand import LEFT, fed, held, left, right, rows, run
+from tests.unit.engine.by_hand import LEFT, held, left, right, run
 from tests.unit.engine.random_flows import TOPICS
 
-from recount.declare.columns import RESULT_TIME, TIMESTAMP
+from recount.declare.columns import TIMESTAMP
 from recount.declare.expressions import col
 from recount.declare.flow import stream
-from recount.declare.operators.nodes import KEY
 from recount.engine.operators.batch_joins import rows_within
 
 _ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 40)), max_size=25)
@@ -79,10 +78,3 @@ def test_nothing_is_held_for_good(kind: str) -> None:
     log = [one for at in range(30) for one in (left(at, partition=at % 2), right(at))]
     engine = run(JOINS[kind], log, [left(10_000), left(10_000, partition=1), right(10_000)], left=2)
     assert sum(held(engine)[0].values()) <= 4 < len(log)
-
-
-def test_an_idle_partition_that_speaks_again_still_finds_its_partners() -> None:
-    engine = run(JOINS["join"], [left(0), left(50, key=b"b", partition=1), right(0, "c")], left=2, right=2)
-    assert held(engine)[0] == {"left": 2, "right": 1}
-    fed(engine, [right(90, "b", partition=1), left(80, key=b"d"), right(3)])
-    assert rows(engine, KEY, RESULT_TIME) == [("a", 3)]

@@ -41,24 +41,6 @@ def test_what_a_waiting_record_asks_for_is_kept_until_it_leaves() -> None:
     assert rows(engine, "tn") == [(5,)] and held(engine)[-1]["table"] == 2
 
 
-def test_a_record_further_behind_its_partition_than_the_history_is_in_the_late_ledger_and_counts() -> None:
-    log = [[change(0, 0), change(21, 1)], [left(30), left(21), left(20), left(22, key=b"b")]]
-    engine = run(HISTORY, *log)
-    assert engine.late.select("offset", "timestamp_ms", "stream_time_ms", "key", "margin_ms").rows() == [
-        (2, 20, 30, "a", 0)
-    ]
-    assert engine.clock.partitions["left", 0].counted == 4
-    assert rows(engine, "tn") == [(1,), (1,), (1,), (None,)]
-
-
-def test_a_record_waits_for_the_tables_time_and_keeps_its_place_in_the_log() -> None:
-    engine = run(WITH_GRACE, [left(10), change(80, 1), change(79, 2, partition=1)], table=2)
-    assert engine.clock.partitions["left", 0].waiting == held(engine)[-1]["waiting"] == 1
-    assert rows(engine, "tn") == []
-    fed(engine, [change(80, 2, partition=1)])
-    assert (len(rows(engine, "tn")), held(engine)[-1]["waiting"]) == (1, 0)
-
-
 @pytest.mark.parametrize("kind", ["left", "inner"])
 def test_a_lookup_counts_the_rows_that_asked_and_those_that_found_none(kind: str) -> None:
     lookup = LEFT_LOOKUP if kind == "left" else RECORDS.join_table(TABLE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import polars as pl
-import pytest
 from tests.batch_proofs import a_proof
 
 from recount.declare.operators.event_time import Layers
@@ -32,16 +31,6 @@ def advanced(clock: PartitionClock, at_ms: int, partitions: int = 2, **stream_ti
 
 
 START = PartitionClock.after(None)
-
-
-@pytest.mark.parametrize(("silent_ms", "frontier_ms"), [(299_999, 20), (300_000, 90), (300_001, 90)])
-def test_a_partition_that_was_silent_for_idle_after_no_longer_holds_the_frontier_back(
-    silent_ms: int, frontier_ms: int
-) -> None:
-    clock = advanced(START, 1_000, p0=50, p1=20)
-    assert advanced(clock, 1_000 + silent_ms, p0=90).frontier_ms == frontier_ms
-    never_spoke = advanced(START, 1_000, p0=50)
-    assert (advanced(never_spoke, 1_000 + silent_ms, p0=60).frontier_ms == 60) is (frontier_ms == 90)
 
 
 def test_when_all_have_been_silent_one_record_of_any_partition_moves_the_frontier_to_its_time() -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.engine.by_hand import EXACT, LEFT, assert_law, change, drawn_by_hand, fed, held, left, right, rows, run
+from tests.unit.engine.by_hand import EXACT, LEFT, change, drawn_by_hand, fed, held, left, rows, run
 from tests.unit.engine.random_flows import TOPICS
-from tests.unit.engine.random_topology_logs import IDLE_AFTER_MS, Cut
+from tests.unit.engine.random_topology_logs import Cut
 from tests.unit.engine.topology_runs import by_engine
 
 from recount.declare.aggregates import count
@@ -17,7 +17,7 @@ from recount.declare.expressions import col
 from recount.declare.flow import RecordStream, stream, table
 from recount.declare.operators.nodes import KEY
 from recount.declare.operators.processing import KeyState
-from recount.declare.schema import DOUBLE, LONG, STRING
+from recount.declare.schema import LONG
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology
 from recount.declare.windows import tumbling
@@ -79,39 +79,6 @@ def in_order(grace: str) -> RecordStream:
     return LEFT.in_order(grace=grace)
 
 
-LOG = [left(4, n=4), left(2, n=2, partition=1), left(1, n=1), left(5, n=5, partition=1), left(9, n=9)]
-"""By time 1, 2 (partition 1), 4, 5 (partition 1), 9."""
-ENDS = [left(60, "z", n=0), left(60, "z", n=0, partition=1)]
-
-
-def test_records_of_one_time_go_by_topic_partition_and_offset() -> None:
-    both = LEFT.select(n=col("ln")).merge(stream(TOPICS["right"]).select(n=col("rn"))).in_order(grace="0 ms")
-    log = [right(3), left(3, n=7, partition=1), left(3, n=5), left(3, n=6), *ENDS, right(60)]
-    assert rows(run(both, log, left=2), "n")[:4] == [(5,), (6,), (7,), (1,)]
-
-
-@pytest.mark.parametrize(("time_ms", "late"), [(55, 0), (54, 1)])
-@pytest.mark.parametrize("is_idle", [False, True])
-def test_a_record_is_late_when_its_partition_or_what_has_left_is_further_than_the_grace(
-    time_ms: int, late: int, is_idle: bool
-) -> None:
-    drawn = drawn_by_hand(in_order("5 ms"), replace(EXACT, has_bounds=False), {"left": 1 + is_idle})
-    before = [Cut([left(1), left(1, partition=1)]), Cut([left(40)], later_ms=IDLE_AFTER_MS)] if is_idle else []
-    cuts = [
-        *before,
-        Cut([left(60)], later_ms=IDLE_AFTER_MS * is_idle, restarts=True),
-        Cut([left(time_ms, partition=int(is_idle))], restarts=True),
-    ]
-    assert_law(drawn, *cuts)
-    assert sum(by_engine(drawn, cuts).late.values()) == late
-
-
-def test_a_record_leaves_once_no_partition_can_bring_an_earlier_one() -> None:
-    engine = run(in_order("5 ms"), [left(10), left(15, partition=1)], [left(15)], left=2)
-    assert rows(engine, "ln") == []
-    assert len(rows(fed(engine, [left(16), left(16, partition=1)]), "ln")) == 1
-
-
 @pytest.mark.parametrize(
     "flow",
     [
@@ -164,10 +131,3 @@ def test_an_action_sees_every_record_once_and_ends_the_flow() -> None:
     said = by_engine(drawn, [Cut([left(0, n=1), left(1, n=2)]), Cut([left(2, n=3)])])
     assert seen == [2, 3]
     assert said.fates == [{(("left", 0), "counted"): 1, (("left", 0), "filtered"): 1}, {(("left", 0), "counted"): 1}]
-
-
-@pytest.mark.parametrize(("value", "kind"), [("one", LONG), (2**63, LONG), (float("nan"), DOUBLE), ("\ud800", STRING)])
-def test_a_value_that_its_declared_type_does_not_hold_stops_the_stream_and_is_named(value: Any, kind: Any) -> None:
-    with pytest.raises(Terminal, match="made a value of another type") as raised:
-        run(LEFT.map(lambda _: {"n": value}, n=kind), [left(0)])
-    assert "n" in str(raised.value.given) and kind.kind in raised.value.expected

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from tests.unit.engine.by_hand import EXACT, LEFT, assert_law, drawn_by_hand, fed, left, parts, rows, run
+from tests.unit.engine.by_hand import EXACT, LEFT, drawn_by_hand, fed, left, rows, run
 from tests.unit.engine.random_topology_logs import Cut
 from tests.unit.engine.topology_runs import by_engine, by_interpreter
 
@@ -15,7 +15,7 @@ from recount.declare.expressions import coalesce, col
 from recount.declare.flow import RecordStream
 from recount.declare.functions import FunctionFailed, message_of, reason_of
 from recount.declare.operators.processing import KeyState
-from recount.declare.schema import LONG, list_of
+from recount.declare.schema import LONG
 from recount.declare.windows import SessionWindows, SlidingWindows, Windows, last_n, tumbling
 from recount.runtime.errors import Terminal
 
@@ -71,16 +71,6 @@ def reminded(at_ms: int, state: KeyState) -> Iterator[Row]:
     """A timer changes the state as well: of the record after it, what it did stays."""
     state.remembered["seen"].append(100)
     yield {"n": at_ms}
-
-
-PROCESSED = LEFT.process(counted, on_timer=reminded, n=LONG)
-
-
-@pytest.mark.parametrize("at", [[], [1], [2], [1, 2, 3, 4, 5, 6]])
-def test_its_timers_are_not_set_and_those_before_it_stay_however_the_log_is_cut(at: Sequence[int]) -> None:
-    #  1 a sets 8      9 raises: 8 went off before it, 10 is never set      20: 16 and 17 went off before it
-    log = [left(1), left(9), left(10, n=0), left(11, n=2), left(12, n=0, key=b"b"), left(20, n=0), left(30)]
-    assert_law(drawn_by_hand(PROCESSED, EXACT, {"left": 1}), *parts(log, at))
 
 
 def test_a_timer_that_raises_fails_the_stream_and_names_key_and_time() -> None:
@@ -157,17 +147,6 @@ def test_a_record_for_which_a_fold_raises_is_set_aside_and_passed_over_by_this_f
     proof = first.after.partitions["left", 0]
     assert (proof.counted, proof.dead_lettered) == (3, 2)
     assert rows(fed(engine, [left(90)]), "n", "all") == [(17, 5)]
-
-
-def test_what_a_fold_had_begun_to_change_when_it_raised_is_undone() -> None:
-    def listed(seen: list[int], n: int) -> list[int]:
-        seen.append(n)
-        return [*seen, 1 // n][:-1]
-
-    numbers = fold("ln", initial=list, adder=listed, merger=lambda one, other: one + other, returns=list_of(LONG))
-    flow = KEYED.windowed_by(tumbling("10 ms", grace="0 s")).aggregate(n=numbers).emit_final()
-    engine = run(flow, [left(at, n=n) for at, n in enumerate([1, 0, 2, 0])], [left(90)])
-    assert rows(engine, "n") == [([1, 2],)]
 
 
 NOT_TRIED = fold("ln", initial=int, adder=lambda total, n: total + 10 // n, merger=max, returns=LONG)

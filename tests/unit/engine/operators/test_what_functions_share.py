@@ -14,9 +14,8 @@ from tests.unit.engine.topology_runs import Told, by_engine, by_interpreter
 
 from recount.declare.flow import RecordStream
 from recount.declare.functions import FunctionFailed
-from recount.declare.operators.processing import MOST_FIRINGS, KeyState
+from recount.declare.operators.processing import KeyState
 from recount.declare.schema import DOUBLE, LONG, decimal
-from recount.runtime.errors import RecountError
 
 Row = dict[str, Any]
 
@@ -104,39 +103,11 @@ def raising(_row: Mapping[str, Any]) -> None:
     raise ValueError("not today")
 
 
-def chained(_row: Row, state: KeyState) -> Iterable[Row]:
-    """Sets a timer, with so many before it that three more can go off."""
-    state.fired = MOST_FIRINGS - 3
-    state.schedule(state.timestamp_ms)
-    return []
-
-
-def until_two(at_ms: int, state: KeyState) -> Iterable[Row]:
-    """Three timers of a key, one after the other."""
-    if at_ms < 2:
-        state.schedule(at_ms + 1)
-    return [{"n": at_ms}]
-
-
 @pytest.mark.parametrize("run", [by_engine, by_interpreter])
 def test_a_peek_that_raises_stops_both_by_name(run: Callable[..., Told]) -> None:
     with pytest.raises(FunctionFailed) as failed:
         run(drawn_by_hand(LEFT.peek(raising), EXACT, {"left": 1}), [Cut([left(1)])])
     assert failed.value.place == "left-0@0"
-
-
-@pytest.mark.parametrize("is_cut", [False, True], ids=["one batch", "a batch for each record"])
-def test_so_many_timers_of_a_key_go_off_without_a_record_of_it_and_not_one_more(is_cut: bool) -> None:
-    def drawn(on_timer: Any) -> Any:
-        return drawn_by_hand(LEFT.process(chained, on_timer=on_timer, n=LONG), EXACT, {"left": 1})
-
-    log = [left(0), *(left(at, key=b"b") for at in (1, 2, 3, 90))]
-    cuts = [Cut([one], restarts=True) for one in log] if is_cut else [Cut(log)]
-    assert_law(drawn(until_two), Cut(log[:1]), *cuts[1:] if is_cut else cuts)
-    for run in (by_engine, by_interpreter):
-        with pytest.raises(RecountError) as refused:
-            run(drawn(lambda at_ms, state: state.schedule(at_ms + 1) or []), cuts)
-        assert "key 'a', the timer at 3 ms" in str(refused.value.given)
 
 
 def test_rows_of_timers_leave_by_time_then_key_also_where_a_timer_sets_one_before_itself() -> None:

@@ -183,24 +183,6 @@ def by_interpreter(flow: RecordStream, field: str, values: list[object]) -> obje
     return driver.read("out")[-1].value["sum"]  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
-    ("field", "values"),
-    [
-        ("x", [-BIG, -BIG]),
-        ("n", [LONG_MAX, 1]),
-        ("n", [LONG_MIN, -1]),
-        ("d", [NINES, Decimal(1)]),
-        ("m", [Decimal("9" * 20 + ".5"), Decimal("0.5")]),
-    ],
-)
-def test_a_sum_that_does_not_fit_stops_the_stream_and_is_named(field: str, values: list[object]) -> None:
-    with pytest.raises(SumTooLarge) as refused:
-        by_operators(summed(field), field, [[value] for value in values])
-    assert "=a" in str(refused.value.given) and "window_start=0" in str(refused.value.given)
-    with pytest.raises(SumTooLarge):
-        by_interpreter(finally_summed(field), field, values)
-
-
 def test_a_group_of_a_table_adds_up_exactly_or_stops_the_stream() -> None:
     rows = table(PAID).group_by(all=col("n") * 0).aggregate(sum=total("n"))
     engine = TopologyEngine(Topology(name="summed", sinks=[rows.to(OUT)]), {"paid": 1})
