@@ -40,7 +40,7 @@ RUN_engines := tests/unit/engine
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test test-all $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights acls lies chaos faults wake shop shop-demo conformance errors pictures house lint format bench bench-scale bench-ceiling bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test test-all $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights acls lies chaos faults shop shop-demo conformance errors pictures house lint format bench bench-scale bench-ceiling bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -129,9 +129,6 @@ test-spark: setup test-classes ## tests on a local Spark
 test-integration: setup ## tests on a real broker
 test-airflow: setup browser ## tests in a real Airflow
 test-chaos: setup ## tests that kill
-wake: setup ## twenty streams fall silent and are woken: none may be ended, and the lag is that of Kafka's own tool (ARGS: --minutes 30 --publish)
-	@python -m tests.wake $(ARGS)
-
 test-faults: setup ## a sample of `make faults`
 test-browser: setup browser ## tests of the pages in Chromium
 test-dist: dist ## the wheel in an empty folder, in fresh environments, end to end; slow (PYTHONS="python3.11 python3.12")
@@ -167,7 +164,7 @@ nights: setup ## nights of the whole shop, each with a fault, some with lies and
 acls: setup ## each kind of ACL dropped in turn from a chain on a secured broker: it must stop with one clear error (ARGS: audit, Describe, ...)
 	@python -m tests.acls $(ARGS)
 
-conformance: setup ## cases of Kafka Streams' own tests (DIR: the folder of case files; ARGS: --engine spark, --case ID)
+conformance: setup ## cases of Kafka Streams' own tests (DIR: the folder of case files; ARGS: --engine operators, --case ID)
 	@python -m tests.conformance $(DIR) $(ARGS)
 
 lies: setup ## every stream of the shop audited, then lied about: each lie must be found (ARGS: --streams NAME..., --publish)

@@ -20,12 +20,12 @@ class Described:
 
 
 def described(
-    project: Project, bootstrap_servers: str, groups: Collection[str] = ()
+    project: Project, bootstrap_servers: str, groups: Collection[str]
 ) -> dict[str, dict[tuple[str, int], Described]]:
-    """By group (all of them without ``groups``) and partition what the tool says."""
+    """By group and partition what the tool says."""
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     heap = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    asked = [part for group in groups for part in ("--group", group)] or ["--all-groups"]
+    asked = [part for group in groups for part in ("--group", group)]
     said = subprocess.run(
         [
             *("java", *heap, "-cp", f"{project.kafka_jars}/*", tool, "--bootstrap-server", bootstrap_servers),

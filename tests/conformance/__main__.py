@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from tests.conformance.operators import by_operators
 from tests.conformance.outcome import interpreted
 from tests.conformance.report import Run, verdicts
 
@@ -18,7 +17,10 @@ class Engine(StrEnum):
     """Which implementation runs the cases."""
 
     interpreter = "interpreter"
-    spark = "spark"
+    operators = "operators"
+
+
+_RUNS: dict[Engine, Run] = {Engine.interpreter: interpreted, Engine.operators: by_operators}
 
 
 def conformance(
@@ -28,24 +30,12 @@ def conformance(
 ) -> None:
     """Run cases from the tests of Kafka Streams; exit code 1 where one fails."""
     counts: Counter[str] = Counter()
-    with _running(engine) as run:
-        for verdict in verdicts(folder, run=run, only=case):
-            counts[verdict.result] += 1
-            if verdict.result != "passed":
-                typer.echo(str(verdict))
+    for verdict in verdicts(folder, run=_RUNS[engine], only=case):
+        counts[verdict.result] += 1
+        if verdict.result != "passed":
+            typer.echo(str(verdict))
     typer.echo(f"{counts['passed']} passed, {counts['failed']} failed, {counts['not expressible']} not expressible")
     raise typer.Exit(1 if counts["failed"] else 0)
-
-
-@contextmanager
-def _running(engine: Engine) -> Iterator[Run]:
-    if engine is Engine.interpreter:
-        yield interpreted
-        return
-    from tests.conformance.spark_engine import local_engine
-
-    with local_engine() as spark:
-        yield spark.run
 
 
 if __name__ == "__main__":

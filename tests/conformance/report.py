@@ -11,14 +11,10 @@ from tests.conformance.by_design import rule_for
 from tests.conformance.cases import Case, UnknownCase, documents
 from tests.conformance.outcome import Outcome, first_difference
 
-from recount.runtime.errors import RecountError, Terminal, require
+from recount.runtime.errors import RecountError, require
 
 Run = Callable[[Case], Outcome]
-"""How an engine runs a case; raises ``NotExpressible`` for one that it cannot run."""
-
-
-class NotExpressible(Terminal):
-    """A case that an engine cannot run, and why."""
+"""How an engine runs a case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +47,6 @@ def judged(document: Mapping[str, Any], run: Run) -> Verdict:
         outcome = run(case)
         difference = first_difference(case, outcome)
         rule = rule_for(case, outcome) if difference else None
-    except NotExpressible as refused:
-        return Verdict(id=name, result="not expressible", why=refused.what)
     except UnknownCase as unknown:
         return Verdict(id=name, result="failed", why=f"{unknown.what} {unknown.given}")
     except (RecountError, LookupError, TypeError, ValueError) as error:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tests.faults.page import alone, page, stop_when_told, table
 from tests.faults.parts import PARTS
-from tests.faults.record import Record
 from tests.faults.strikes import FAULTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations" / "faults.md"
@@ -26,19 +25,15 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=0, help="so many effects of each part and fault only")
     parser.add_argument("--seed", type=int, default=1, help="which time of an effect, and which sample")
     parser.add_argument("--workers", type=int, default=2, help="parts at a time, each on a broker of its own")
-    parser.add_argument("--record", type=Path, help="keep what is found here, and do not try again what is kept")
     parser.add_argument("--page", action="store_true", help="write docs/operations/faults.md")
     given = parser.parse_args()
     faults = [name for name in given.fault or FAULTS if name not in given.without]
-    if given.record and given.sample:
-        parser.error("--record keeps whole faults; a sample is run at once")
-    record, began = Record(given.record), time.monotonic()
+    began = time.monotonic()
     stop_when_told()
-    kept = record.cases()
     with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn"), initializer=stop_when_told) as pool:
-        parts = [pool.submit(alone, part, faults, given.seed, given.sample, record) for part in given.part or PARTS]
+        parts = [pool.submit(alone, part, faults, given.seed, given.sample) for part in given.part or PARTS]
         try:
-            found = kept + [case for part in parts for case in part.result()]
+            found = [case for part in parts for case in part.result()]
         finally:
             pool.shutdown(cancel_futures=True)
     print(table(found))
@@ -47,7 +42,6 @@ def main() -> None:
         print(case)
     if given.page:
         about = [f"This run was a sample: {given.sample} effects of each part and fault."] if given.sample else []
-        about += [record.told()] if given.record else []
         PAGE.write_text(page(found, about))
     print(f"{len(found) - len(wrong)} of {len(found)} cases right, {time.monotonic() - began:.0f} s")
     sys.exit(1 if wrong else 0)

@@ -15,7 +15,6 @@ from typing import Any
 from tests.faults.chains import ROUNDS, Case, Chain, kill_points
 from tests.faults.hosts import Host
 from tests.faults.parts import PARTS
-from tests.faults.record import Record
 from tests.faults.scene import Calm, Scene
 from tests.faults.strikes import FAULTS, World
 
@@ -147,9 +146,7 @@ def world(folder: Path, kafka: EmbeddedKafka, project: Project) -> Iterator[Worl
         second.stop()
 
 
-def tried(
-    world: World, folder: Path, part: str, faults: Sequence[str], seed: int, sample: int, record: Record
-) -> list[Case]:
+def tried(world: World, folder: Path, part: str, faults: Sequence[str], seed: int, sample: int) -> list[Case]:
     """The cases of ``part`` under ``faults``, or (``sample``) so many points of each."""
     calm = Calm.of(Scene(part, f"{part}calm", folder / f"{part}calm", world.connection), world.first, ROUNDS)
     found: list[Case] = []
@@ -158,15 +155,13 @@ def tried(
         chain = Chain(world, folder, part, calm, fault, chance)
         chosen = [point for point in kill_points(calm, PARTS[part], chance) if chain.is_possible(point)]
         print(f"{part}, {fault}: {len(chosen)} effects", flush=True)
-        cases = list(chain.run(chance.sample(chosen, min(sample or len(chosen), len(chosen)))))
-        record.add(part, fault, cases)
-        found += cases
+        found += chain.run(chance.sample(chosen, min(sample or len(chosen), len(chosen))))
     return found
 
 
-def alone(part: str, faults: Sequence[str], seed: int, sample: int, record: Record) -> list[Case]:
-    """The cases of ``part`` that are not kept, on a broker of its own; none once this process was told to stop."""
-    faults = [name for name in faults if name in PARTS[part].faults and name not in record.done(part)]
+def alone(part: str, faults: Sequence[str], seed: int, sample: int) -> list[Case]:
+    """The cases of ``part``, on a broker of its own; none once this process was told to stop."""
+    faults = [name for name in faults if name in PARTS[part].faults]
     if _STOPPED.is_set() or not faults:
         return []
     project = Project.containing(Path(__file__).parent)
@@ -174,7 +169,7 @@ def alone(part: str, faults: Sequence[str], seed: int, sample: int, record: Reco
         folder = Path(scratch)
         kafka = EmbeddedKafka(home=Home(path=folder / "kafka"), project=project)
         with kafka, world(folder, kafka, project) as struck:
-            return tried(struck, folder, part, faults, seed, sample, record)
+            return tried(struck, folder, part, faults, seed, sample)
 
 
 def stop_when_told() -> None:

@@ -15,7 +15,6 @@ import pytest
 import typer
 from click.testing import Result
 from rich.table import Table
-from rich.text import Text
 from typer.testing import CliRunner
 
 from recount import cli
@@ -125,17 +124,6 @@ def test_a_table_that_goes_to_no_terminal_has_every_name_in_one_piece_and_no_mar
     assert [TOPIC in line and WHY in line for line in lines].count(True) == 1
     assert any("[red] short" in line and "[/nobody]" in line for line in lines), "or it would raise"
     assert len(lines) == 9, "two texts, the title, three lines of the frame, the head, two rows"
-
-
-def test_on_a_terminal_a_long_name_goes_on_in_the_next_line(
-    table: Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    print_whole(table)
-    shown = Text.from_ansi(capsys.readouterr().out).plain
-    assert max(map(len, shown.splitlines())) <= 60
-    assert "…" not in shown
 
 
 def typed(command: Callable[..., None], *arguments: str) -> Result:

@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jinja2 import UndefinedError
 from tests.batch_proofs import a_proof
 
 from recount.declare.aggregates import count
@@ -40,13 +39,6 @@ def now_open(windows: Windows, frontier_ms: int | None, stream_time_ms: int | No
     part = PartitionProof(topic="clicks", partition=0, start=0, end=1, stream_time_ms=stream_time_ms)
     [found] = open_windows(counting(windows), a_proof(1, part, frontier_ms=frontier_ms))
     return found
-
-
-def test_a_window_is_open_until_the_frontier_has_passed_its_end_and_the_grace() -> None:
-    windows = tumbling("5 min", grace="1 min")
-    before, after = now_open(windows, 359_999, 400_000), now_open(windows, 360_000, 400_000)
-    assert (before.number, before.first_ms, before.last_end_ms) == (2, 0, 600_000)
-    assert (after.number, after.first_ms, after.last_end_ms) == (1, 300_000, 600_000)
 
 
 @given(st.integers(1, 40), st.data(), st.integers(0, 50), st.integers(0, 300), st.integers(0, 100))
@@ -248,21 +240,6 @@ def test_every_arrow_leads_down_from_an_operator_to_one_that_reads_it(stream: To
         assert arrow.points[0][1] < arrow.points[-1][1]
 
 
-def test_a_rate_stands_at_the_arrows_that_leave_its_operator() -> None:
-    stream = STREAMS["revenue-by-region"]
-    [source] = stream.sources
-    rates = {arrow.of.split(" to ")[0]: arrow.rate for arrow in drawing(stream, {source: 2.5}).arrows}
-    assert rates.pop("source orders") == 2.5
-    assert set(rates.values()) == {None}
-
-
-def test_a_long_text_is_cut_and_kept_beside() -> None:
-    for box in drawing(STREAMS["section-visits"], {}).boxes:
-        assert len(box.lines) <= 3
-        assert all(len(line) <= 28 for line in box.lines)
-        assert box.text.startswith(box.lines[0])
-
-
 WRITTEN: dict[Callable[[Any], str], dict[float | None, str]] = {
     rendering.rate: {None: UNKNOWN, 0: "0", 0.123: "0.12", 1: "1.0", 99.94: "99.9", 100: "100", 1234.5: "1,234"},
     rendering.share: {None: UNKNOWN, 0: "0 %", 0.00001: "< 0.01 %", 0.0001: "0.01 %", 0.5: "50.00 %"},
@@ -295,13 +272,3 @@ def test_a_time_that_no_calendar_has_is_the_number() -> None:
     assert rendering.since(1_500, 62_500) == "1 min 1 s"
     assert rendering.since(1_500, 1_500 + 8 * 86_400_000) == "1970-01-01 00:00", "a record of a log of former years"
     assert rendering.told_minute(2**63 - 1) == "9,223,372,036,854,775,807 ms"
-
-
-def test_a_long_text_is_cut() -> None:
-    assert rendering.short("x" * 300) == "x" * 300
-    assert rendering.short("x" * 301) == "x" * 299 + "…"
-
-
-def test_a_template_that_lacks_a_value_is_an_error() -> None:
-    with pytest.raises(UndefinedError):
-        rendering.rendered("message.html", base="", here="", now_ms=0, title="a")

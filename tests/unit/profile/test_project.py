@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from recount.declare.registry import declared
-from recount.profile.daemon import free_ports, is_free
 from recount.profile.demo_steps import TOPOLOGIES
 from recount.profile.embedded import embedded_settings
 from recount.profile.home import Home, Project
@@ -23,14 +22,6 @@ def test_a_home_is_held_by_one_command_at_a_time(tmp_path: Path) -> None:
         pass
     with home.locked():
         pass
-
-
-def test_only_the_owner_reads_a_home_and_a_deleted_one_leaves_nothing(tmp_path: Path) -> None:
-    home = Home(path=tmp_path / "home")
-    home.create()
-    assert home.path.stat().st_mode & 0o077 == 0
-    home.delete()
-    assert not home.path.exists()
 
 
 def test_the_environment_moves_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -67,12 +58,6 @@ def test_a_project_names_its_modules_and_where_they_are(own_project: Project, mo
     (own_project.root / "pyproject.toml").write_text("[tool.recount]\ntopologies = 3\n")
     with pytest.raises(Terminal):
         own_project.join({})
-
-
-def test_chosen_ports_are_free_and_different() -> None:
-    ports = free_ports(20)
-    assert len(set(ports)) == 20
-    assert all(is_free(port) for port in ports)
 
 
 def test_an_installation_keeps_its_prefix_and_the_demo_its_own_streams_whatever_the_environment_names(

@@ -19,10 +19,8 @@ from recount.profile.home import Project
 from recount.runtime.installation import (
     LIBRARIES,
     MissingExtra,
-    coordinates,
     missing_extras_named,
     require_extra,
-    shipped,
 )
 
 
@@ -64,12 +62,6 @@ def test_the_tools_for_tests_are_not_in_the_lock_of_the_product(project: Project
     assert not names & {"pytest", "hypothesis", "ruff", "mypy", "playwright", "pre-commit", "hatchling", "matplotlib"}
     image = (project.root / "docker" / "Dockerfile").read_text()
     assert "dev.lock" not in image
-
-
-def test_the_list_of_jars_is_read_as_maven_reads_it() -> None:
-    assert len(coordinates("spark")) == 9
-    assert all(one.count(":") == 2 and "$" not in one for one in (*coordinates("spark"), *coordinates("kafka")))
-    assert shipped("pom.xml").is_file()
 
 
 SOURCES = Path(__file__).parents[3] / "include"
