@@ -66,19 +66,11 @@ _COMMANDS = {
     "explain": ("recount.audit.audit_commands:explain", "Say why an output differs, down to topic-partition@offset."),
     "findings": ("recount.audit.findings.acceptances:findings", "List what audits found; accept a finding."),
     "maintain": ("recount.lifecycle.old_files:maintain", "Remove files that are kept no longer."),
-    "erase": (
-        "recount.lifecycle.erase_command:erase",
-        "Erase one key from all that is kept, so that audits go on.",
-    ),
+    "erase": ("recount.lifecycle.erase_command:erase", "Erase one key from all that is kept, so that audits go on."),
     "backfill": ("recount.backfill.backfill_commands:backfill", "Repair windows that an audit found incomplete."),
 }
 
-app = typer.Typer(
-    name="recount",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="recount", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 def _tell_version(asked: bool) -> None:

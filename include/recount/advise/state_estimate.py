@@ -10,14 +10,7 @@ from typing import cast
 
 import polars as pl
 
-from recount.advise.operator_states import (
-    CLOCK,
-    Inflow,
-    Kept,
-    kept_by,
-    leaving_per_s,
-    pairs_per_s,
-)
+from recount.advise.operator_states import CLOCK, Inflow, Kept, kept_by, leaving_per_s, pairs_per_s
 from recount.advise.workload import SECONDS_A_DAY, Arrivals, Workload, counted, key_name
 from recount.declare.fingerprint import operator_numbers
 from recount.declare.operators.event_time import delay_above_ms, judges_above, topics_of

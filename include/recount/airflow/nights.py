@@ -41,14 +41,7 @@ class GroupAuditOperator(JobOperator):
     other try. ``java_options`` are for the driver's JVM: streams that share a driver have few records.
     """
 
-    def __init__(
-        self,
-        *,
-        group: str,
-        streams: Sequence[str],
-        java_options: str = JAVA_FOR_FEW,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, group: str, streams: Sequence[str], java_options: str = JAVA_FOR_FEW, **kwargs: Any) -> None:
         super().__init__(java_options=java_options, **kwargs)
         self.group = group
         self.streams = list(streams)

@@ -60,10 +60,7 @@ class AirflowRuns:
         """Start a run of ``dag`` in the name of ``user``, who may; raises ``Terminal`` where Airflow refuses."""
         try:
             trigger_dag(
-                dag_id=dag,
-                triggered_by=DagRunTriggeredByType.UI,
-                triggering_user_name=user.get_name(),
-                conf=dict(conf),
+                dag_id=dag, triggered_by=DagRunTriggeredByType.UI, triggering_user_name=user.get_name(), conf=dict(conf)
             )
         except (AirflowException, ValueError) as error:
             raise Terminal.of("run-not-started", given=str(error), dag=dag) from error

@@ -143,12 +143,7 @@ class StreamOperator(BaseOperator):
         return StreamLineage.of(self.stream).running()
 
     def found(
-        self,
-        context: Context,
-        event: dict[str, Any],
-        relaunched: int,
-        after_epoch: int = 0,
-        launched_at_ms: int = 0,
+        self, context: Context, event: dict[str, Any], relaunched: int, after_epoch: int = 0, launched_at_ms: int = 0
     ) -> None:
         """The watch ended with a ``Finding``."""
         if event["outcome"] == "stopped":

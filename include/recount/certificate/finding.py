@@ -256,11 +256,7 @@ def register(
             found[sighting.finding] = _seen(former, sighting, sighting.difference, taken)
         elif former:
             found[sighting.finding] = replace(
-                former,
-                state="repaired",
-                repaired_audit=sighting.audit,
-                repaired_ms=sighting.at_ms,
-                acceptance=None,
+                former, state="repaired", repaired_audit=sighting.audit, repaired_ms=sighting.at_ms, acceptance=None
             )
     return found
 
@@ -317,10 +313,7 @@ def standing(findings: Register, audit: str) -> Standing:
 
 
 def _seen(
-    former: Finding | None,
-    sighting: Sighting,
-    difference: Difference,
-    taken: Mapping[tuple[str, str], Acceptance],
+    former: Finding | None, sighting: Sighting, difference: Difference, taken: Mapping[tuple[str, str], Acceptance]
 ) -> Finding:
     """The audit that sees a difference first knows most of its cause: it recomputes the records behind it."""
     acceptance = taken.get((sighting.finding, sighting.audit))

@@ -174,9 +174,7 @@ def distinct(of: str | Expression, *, sketch: bool = False) -> Aggregate:
 def reduce(of: str | Expression, reducer: Callable[[Any, Any], Any]) -> Aggregate:
     """Combines the values two by two; ``reducer`` must be associative and keep the type."""
     return Aggregate(
-        kind="reduce",
-        of=_expression(of),
-        fold=Fold(initial=None, adder=reducer, merger=reducer, returns=None),
+        kind="reduce", of=_expression(of), fold=Fold(initial=None, adder=reducer, merger=reducer, returns=None)
     )
 
 

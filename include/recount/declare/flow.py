@@ -147,10 +147,7 @@ class RecordStream(Steps):
         """One row per key over all time, an update with every record."""
         return Table(
             WindowedAggregate(
-                input=self.node,
-                windows=GlobalWindow(),
-                aggregates=aggregates,
-                emission=Emission(kind="each record"),
+                input=self.node, windows=GlobalWindow(), aggregates=aggregates, emission=Emission(kind="each record")
             )
         )
 

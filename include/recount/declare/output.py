@@ -94,12 +94,7 @@ def output_record(
         value = encode_plain(with_places(row[plain], fields[plain]))
     else:
         value = (encode or encode_value)(fields_of(row, {name: fields[name] for name in fields if name != KEY}))
-    return OutputRecord(
-        key=encode_key(row[key]),
-        value=value,
-        timestamp_ms=timestamp_ms,
-        headers=tuple(headers),
-    )
+    return OutputRecord(key=encode_key(row[key]), value=value, timestamp_ms=timestamp_ms, headers=tuple(headers))
 
 
 def fields_of(row: Mapping[str, Any], fields: Mapping[str, FieldType]) -> dict[str, Any]:

@@ -77,10 +77,7 @@ def _wrong_arguments(named: str, taken: Signature, arguments: Mapping[str, objec
     example = _texts()["examples"].get(named, "the arguments that are expected, by these names")
     shown = Signature([one.replace(annotation=Parameter.empty) for one in parameters])
     return WrongArguments(
-        f"arguments of {named}",
-        given=error,
-        expected=f"{named}{shown}",
-        remedy=meant or f"write {example}",
+        f"arguments of {named}", given=error, expected=f"{named}{shown}", remedy=meant or f"write {example}"
     )
 
 

@@ -22,14 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from recount.declare.schema import LONG_MAX, MAX_DECIMAL_PRECISION, BadRecord, FieldType, RecordSchema, exact_decimal
 from recount.declare.values import Form, Reading, of_text
-from recount.formats.protobuf_schemas import (
-    DATE,
-    DECIMAL,
-    TIMESTAMP,
-    Place,
-    Step,
-    writer_message,
-)
+from recount.formats.protobuf_schemas import DATE, DECIMAL, TIMESTAMP, Place, Step, writer_message
 from recount.formats.registry_decoders import HEAD, RegistryDecoder
 from recount.formats.schema_registry import UnknownSchema, protobuf_files
 from recount.runtime.errors import Unresolvable

@@ -169,11 +169,7 @@ def require_declared(statuses: Mapping[str, StreamStatus], declarations: Declara
 
 
 def stop_driver(
-    connection: Connection,
-    name: str,
-    *,
-    patience_s: float = PATIENCE_S,
-    now_ms: Callable[[], int] = clock_ms,
+    connection: Connection, name: str, *, patience_s: float = PATIENCE_S, now_ms: Callable[[], int] = clock_ms
 ) -> StreamStatus:
     """Order the holder of the lease ``name`` to end after its batch; returns the last status once it has, or is dead.
 

@@ -227,8 +227,7 @@ def messages(
     if start >= end:
         return
     consumer = connection.consumer(
-        connection.own("recount.offsets"),
-        {"isolation.level": isolation_level, **TO_THE_END},
+        connection.own("recount.offsets"), {"isolation.level": isolation_level, **TO_THE_END}
     )
     try:
         consumer.assign([TopicPartition(topic, partition, start)])

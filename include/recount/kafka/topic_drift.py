@@ -78,12 +78,7 @@ class Found:
 
 
 def change_of(
-    topic: Topic,
-    found: Found | RecountError | None,
-    profile: Profile,
-    brokers: int,
-    *,
-    creates_others: bool = False,
+    topic: Topic, found: Found | RecountError | None, profile: Profile, brokers: int, *, creates_others: bool = False
 ) -> TopicChange:
     """The change of ``topic``, given what was ``found`` of it on the cluster: None where it has none.
 

@@ -30,12 +30,7 @@ from recount.tables.signed_orders import Erasure
 ERASED = "erased"
 """The column that marks such a record: true, or null."""
 _AT_ONCE = 1_000
-_GONE = {
-    "key": "arrow_cast(NULL, 'Binary')",
-    "value": "arrow_cast(NULL, 'Binary')",
-    "headers": "NULL",
-    ERASED: "true",
-}
+_GONE = {"key": "arrow_cast(NULL, 'Binary')", "value": "arrow_cast(NULL, 'Binary')", "headers": "NULL", ERASED: "true"}
 
 
 @dataclass(frozen=True, kw_only=True)

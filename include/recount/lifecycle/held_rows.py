@@ -18,15 +18,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from recount.audit.carry.snapshots import COLUMNS, snapshot_rows, stream_of
-from recount.audit.carry.store import (
-    CORRECTIONS,
-    DIFFERENCES,
-    PLANS,
-    RECONCILIATION,
-    SNAPSHOTS,
-    VERDICTS,
-    AuditStore,
-)
+from recount.audit.carry.store import CORRECTIONS, DIFFERENCES, PLANS, RECONCILIATION, SNAPSHOTS, VERDICTS, AuditStore
 from recount.audit.cut.scope import COMPLETE_PART, TRUTH_PART
 from recount.audit.integrity.table_checksums import ALL_FILES
 from recount.declare.columns import AUDIT

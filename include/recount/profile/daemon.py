@@ -133,11 +133,7 @@ def drivers(home: Home) -> Iterator[Daemon]:
         content = json.loads(record.read_text())
         log = str(home.logs / "streams" / f"{record.stem}.log")
         yield Daemon(
-            name=record.stem,
-            pid=content["pid"],
-            started=content["started"],
-            log=log,
-            identity=content.get("identity"),
+            name=record.stem, pid=content["pid"], started=content["started"], log=log, identity=content.get("identity")
         )
 
 

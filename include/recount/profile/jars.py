@@ -20,8 +20,7 @@ _LAST_WORDS = 2_000
 
 def jars(
     sets: Annotated[
-        list[str] | None,
-        typer.Argument(help="spark: for drivers and executors; kafka: for the broker of recount up."),
+        list[str] | None, typer.Argument(help="spark: for drivers and executors; kafka: for the broker of recount up.")
     ] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Where each set gets a folder; by default .cache/jars of the project.")

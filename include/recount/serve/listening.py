@@ -159,10 +159,7 @@ class RequireToken:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self._is_known(scope):
-            await refusal(
-                401,
-                Terminal.of("who-asks"),
-            )(scope, receive, send)
+            await refusal(401, Terminal.of("who-asks"))(scope, receive, send)
             return
         await self._app(scope, receive, send)
 

@@ -61,12 +61,7 @@ class TopologyWork:
     delta_first = False
 
     def __init__(
-        self,
-        topology: Topology,
-        root: str,
-        *,
-        reports: str | None = None,
-        delta_log_kept_ms: int = DELTA_LOG_KEPT_MS,
+        self, topology: Topology, root: str, *, reports: str | None = None, delta_log_kept_ms: int = DELTA_LOG_KEPT_MS
     ) -> None:
         self._topology = topology
         computation = GraphComputation(topology)

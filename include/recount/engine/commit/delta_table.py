@@ -28,10 +28,7 @@ from recount.runtime.errors import Terminal
 from recount.runtime.times import clock_ms
 from recount.tables.batch_proofs import LEDGER_SCHEMA, ROWS_ADDED, CommitLog, Entry, moved_up_to, mover
 
-LEDGER_PROPERTIES = {
-    "delta.logRetentionDuration": "interval 3650 days",
-    "delta.enableExpiredLogCleanup": "false",
-}
+LEDGER_PROPERTIES = {"delta.logRetentionDuration": "interval 3650 days", "delta.enableExpiredLogCleanup": "false"}
 """For a table whose commits are the only place where its proofs are: none must be cleaned away, as Delta would."""
 DELTA_LOG_KEPT_MS = 3_600_000
 """How long an earlier version of a table can be read, by default; see ``AppendOnlyTable``."""

@@ -40,8 +40,7 @@ def stream(
     ] = False,
     available_now: Annotated[bool, typer.Option(help="End once what is there now is processed.")] = False,
     max_offsets: Annotated[
-        int | None,
-        typer.Option(min=1, help="Most records of a batch (default: the group's, else a million)."),
+        int | None, typer.Option(min=1, help="Most records of a batch (default: the group's, else a million).")
     ] = None,
     target_batch_ms: Annotated[
         int,
@@ -52,15 +51,13 @@ def stream(
         typer.Option(min=0, help="Start a batch every so many milliseconds (default: as the group declares, else 0)."),
     ] = None,
     transaction_timeout_ms: Annotated[
-        int,
-        typer.Option(min=1_000, help="Milliseconds after which the brokers abort the transaction of a batch."),
+        int, typer.Option(min=1_000, help="Milliseconds after which the brokers abort the transaction of a batch.")
     ] = RunOptions.transaction_timeout_ms,
     memory_limit_mib: Annotated[
         int, typer.Option(min=0, help="MiB that Python, JVM and local workers may hold (0: what the machine has).")
     ] = 0,
     delta_log_kept_ms: Annotated[
-        int,
-        typer.Option(min=60_000, help="Milliseconds for which earlier versions of the Delta tables can be read."),
+        int, typer.Option(min=60_000, help="Milliseconds for which earlier versions of the Delta tables can be read.")
     ] = DELTA_LOG_KEPT_MS,
     metrics_port: Annotated[
         int | None,

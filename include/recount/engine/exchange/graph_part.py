@@ -107,9 +107,7 @@ class GraphPlan:
         stood = time_frame(clock.stream_times).rename({STREAM_TIME: "stood"})
         records = (pl.col(GOOD) + pl.col("dead_lettered")).alias(RECORDS)
         counted = totals.join(stood, on=_PARTITION, how="left").select(
-            *_PARTITION,
-            pl.max_horizontal(REACHED, "stood").alias(STREAM_TIME),
-            *(IN_SECONDS, "dead_lettered", records),
+            *_PARTITION, pl.max_horizontal(REACHED, "stood").alias(STREAM_TIME), *(IN_SECONDS, "dead_lettered", records)
         )
         return clock.advanced(span, counted, self.topology.idle_after_ms, self.topology.layers)
 

@@ -311,13 +311,7 @@ def current(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def on_time(
-    rows: pl.DataFrame,
-    clock: Clock,
-    *,
-    bound_ms: int,
-    key: pl.Expr,
-    output: Output,
-    passed_ms: int | None = None,
+    rows: pl.DataFrame, clock: Clock, *, bound_ms: int, key: pl.Expr, output: Output, passed_ms: int | None = None
 ) -> pl.DataFrame:
     """``rows`` without the late ones, which go to the ledger: late is ``ts + bound < stream time`` of its partition.
 

@@ -28,11 +28,7 @@ _PATIENCE_S = 2.0
 _NAMED_AFTER_MS = 5_000
 _NAMED_EVERY_MS = 60_000
 _ALARM_AFTER_MS = Health().open_transaction_ms
-_ONE_RECORD = {
-    "isolation.level": "read_uncommitted",
-    "queued.min.messages": 1,
-    "max.partition.fetch.bytes": 16_384,
-}
+_ONE_RECORD = {"isolation.level": "read_uncommitted", "queued.min.messages": 1, "max.partition.fetch.bytes": 16_384}
 """Settings of a consumer that wants the first record of a partition, and not the megabytes after it."""
 Place = tuple[Partition, int]
 """A partition and an offset."""
@@ -209,8 +205,7 @@ class UnreadRecords:
         """The time of the first record at or after each offset; of a partition that does not answer in time none."""
         if self._consumer is None:
             self._consumer = self._connection.consumer(
-                self._connection.own("recount.offsets"),
-                {**TO_THE_END, **_ONE_RECORD},
+                self._connection.own("recount.offsets"), {**TO_THE_END, **_ONE_RECORD}
             )
         waited = {place for place, _ in firsts}
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in firsts])

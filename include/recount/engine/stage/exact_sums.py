@@ -89,11 +89,7 @@ class Sum:
         else:
             digits = self.values.cast(self.carrier.total).to_physical()
             half = pl.lit(_HALF, pl.Int128)
-            made = {
-                "total": (digits % half).sum(),
-                "upper": (digits // half).sum(),
-                "beyond": more.cast(pl.Int128),
-            }
+            made = {"total": (digits % half).sum(), "upper": (digits // half).sum(), "beyond": more.cast(pl.Int128)}
         made["count"] = self.values.count()
         return [made[name].alias(as_column) for name, as_column in zip(made, self._names, strict=True)]
 

@@ -235,10 +235,7 @@ class KeyedRows:
         """How much is kept, and how much it was used. May be asked while a batch is processed."""
         runs = self._runs
         return StateUse(
-            rows=sum(run.height for run in runs),
-            bytes=sum(run.bytes for run in runs),
-            puts=self._puts,
-            gets=self._gets,
+            rows=sum(run.height for run in runs), bytes=sum(run.bytes for run in runs), puts=self._puts, gets=self._gets
         )
 
     @property
