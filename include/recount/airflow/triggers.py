@@ -70,6 +70,7 @@ class Finding:
         return {"outcome": self.outcome, "reasons": self.reasons, "healthy_ms": self.healthy_ms}
 
 
+@dataclass(kw_only=True, eq=False)
 class StreamWatch:
     """Watches the driver with a lease epoch above ``after_epoch``, launched at ``launched_at_ms``.
 
@@ -80,35 +81,22 @@ class StreamWatch:
     it is of this machine.
     """
 
-    def __init__(
-        self,
-        *,
-        connection: Connection,
-        stream: str,
-        limits: Health,
-        record: Path,
-        after_epoch: int,
-        launched_at_ms: int,
-        start_timeout_ms: int,
-        deployed: Callable[[], str | None] = lambda: None,
-        degraded: bool = False,
-        is_shared: bool = False,
-        alert_after_ms: int = ALERT_AFTER_MS,
-        log: Path | None = None,
-    ) -> None:
-        self._board = StatusBoard(connection)
-        self._stream = stream
-        self._limits = limits
-        self._record = record
-        self._log = log
-        self._after_epoch = after_epoch
-        self._launched_at_ms = launched_at_ms
-        self._start_timeout_ms = start_timeout_ms
-        self._deployed = deployed
+    connection: Connection
+    stream: str
+    limits: Health
+    record: Path
+    after_epoch: int
+    launched_at_ms: int
+    start_timeout_ms: int
+    deployed: Callable[[], str | None] = lambda: None
+    degraded: bool = False
+    is_shared: bool = False
+    alert_after_ms: int = ALERT_AFTER_MS
+    log: Path | None = None
+
+    def __post_init__(self) -> None:
+        self._board = StatusBoard(self.connection)
         self._healthy_since_ms: int | None = None
-        self._told_degraded = degraded
-        self._is_shared = is_shared
-        self._alert_after_ms = alert_after_ms
         self._changed_ms: int | None = None
         self._told_hidden: str | None = None
 
@@ -120,23 +108,23 @@ class StreamWatch:
         found = self._look()
         if found is None or not found.of_silence:
             return found
-        hidden = self._board.hidden(self._stream)
+        hidden = self._board.hidden(self.stream)
         if hidden and hidden != self._told_hidden:
             reasons = "; ".join([found.outcome, *found.reasons])
-            _LOG.warning("stream %s: %s, but an open transaction hides the status at %s", self._stream, reasons, hidden)
+            _LOG.warning("stream %s: %s, but an open transaction hides the status at %s", self.stream, reasons, hidden)
         self._told_hidden = hidden
         if hidden:
             return None
         return self._look()  # what was hidden before can be read now
 
     def _look(self) -> Finding | None:
-        driver = find_driver(self._record)
+        driver = find_driver(self.record)
         is_dead = driver is not None and not driver.is_alive
         now_ms = clock_ms()
-        status = self._board.of(self._stream)
-        if status is None or status.lease_epoch <= self._after_epoch:
+        status = self._board.of(self.stream)
+        if status is None or status.lease_epoch <= self.after_epoch:
             return self._before_the_start(driver if is_dead else None, now_ms)
-        return self._running(status, is_dead or (self._is_shared and _is_gone(status)), now_ms)
+        return self._running(status, is_dead or (self.is_shared and _is_gone(status)), now_ms)
 
     def close(self) -> None:
         self._board.close()
@@ -144,8 +132,8 @@ class StreamWatch:
     def _before_the_start(self, dead: DriverProcess | DriverPod | None, now_ms: int) -> Finding | None:
         if dead is not None:
             return self._ended_before_its_lease(dead)
-        if now_ms - self._launched_at_ms > self._start_timeout_ms:
-            reason = f"no status within {readable(self._start_timeout_ms)}"
+        if now_ms - self.launched_at_ms > self.start_timeout_ms:
+            reason = f"no status within {readable(self.start_timeout_ms)}"
             return Finding(outcome="not started", reasons=[reason], of_silence=True)
         return None
 
@@ -155,7 +143,7 @@ class StreamWatch:
         if isinstance(driver, DriverPod):
             outcome: Outcome = "refused" if driver.exit_code() == EXIT_TERMINAL else "not started"
             return Finding(outcome=outcome, reasons=[f"{ended}; {driver.failure() or 'it says no error'}"])
-        last = _last_line(self._log, self._launched_at_ms) if self._log else None
+        last = _last_line(self.log, self.launched_at_ms) if self.log else None
         final = final_error_in(last) if last else None
         if final:
             return Finding(outcome="refused", reasons=[f"{ended}; {final}"])
@@ -172,11 +160,11 @@ class StreamWatch:
             return Finding(outcome=outcome, reasons=[status.error or "no error given"], healthy_ms=healthy_ms)
         if is_dead:
             return Finding(outcome="died", reasons=["the driver process has ended"], healthy_ms=healthy_ms)
-        deployed = self._deployed()
+        deployed = self.deployed()
         if deployed and status.fingerprint and status.fingerprint != deployed:
             reason = f"the driver runs the declaration {status.fingerprint[:12]}, deployed is {deployed[:12]}"
             return Finding(outcome="outdated", reasons=[reason], healthy_ms=healthy_ms)
-        health = health_of(status, self._limits, now_ms)
+        health = health_of(status, self.limits, now_ms)
         if health.state == "failed":
             reasons = list(health.problems)
             return Finding(outcome="unhealthy", reasons=reasons, healthy_ms=healthy_ms, of_silence=True)
@@ -185,12 +173,12 @@ class StreamWatch:
     def _alert(self, health: StreamHealth, now_ms: int, healthy_ms: int) -> Finding | None:
         """Return the notice due: the stream is not as the last notice said, and has been so for a while."""
         degraded = health.state == "degraded"
-        if degraded == self._told_degraded:
+        if degraded == self.degraded:
             self._changed_ms = None
             return None
         if self._changed_ms is None:
             self._changed_ms = now_ms
-        if now_ms - self._changed_ms < self._alert_after_ms:
+        if now_ms - self._changed_ms < self.alert_after_ms:
             return None
         outcome: Outcome = "degraded" if degraded else "recovered"
         return Finding(outcome=outcome, reasons=list(health.problems), healthy_ms=healthy_ms)
@@ -214,39 +202,30 @@ def _is_gone(status: StreamStatus) -> bool:
     return status.host == socket.gethostname() and not psutil.pid_exists(status.pid)
 
 
-class StreamHealthTrigger(BaseTrigger):
-    """Waits until a ``Finding`` is to be acted on or reported, which is the event. Killed, it stops the stream."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class StreamTrigger(BaseTrigger):
+    """A wait of a stream's DAG, whose fields are what Airflow stores of it."""
 
-    def __init__(
-        self,
-        *,
-        stream: str,
-        limits: dict[str, float],
-        after_epoch: int,
-        launched_at_ms: int,
-        start_timeout_ms: int,
-        degraded: bool = False,
-        group: str | None = None,
-    ) -> None:
+    stream: str
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.group = group
-        self.stream = stream
-        self.limits = limits
-        self.after_epoch = after_epoch
-        self.launched_at_ms = launched_at_ms
-        self.start_timeout_ms = start_timeout_ms
-        self.degraded = degraded
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        return _path(self), {
-            "stream": self.stream,
-            "limits": self.limits,
-            "after_epoch": self.after_epoch,
-            "launched_at_ms": self.launched_at_ms,
-            "start_timeout_ms": self.start_timeout_ms,
-            "degraded": self.degraded,
-            "group": self.group,
-        }
+        told = {one.name: getattr(self, one.name) for one in fields(self)}
+        return f"{type(self).__module__}.{type(self).__qualname__}", told
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StreamHealthTrigger(StreamTrigger):
+    """Waits until a ``Finding`` is to be acted on or reported, which is the event. Killed, it stops the stream."""
+
+    limits: dict[str, float]
+    after_epoch: int
+    launched_at_ms: int
+    start_timeout_ms: int
+    degraded: bool = False
+    group: str | None = None
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         settings = Settings.from_environment(os.environ)
@@ -275,17 +254,12 @@ class StreamHealthTrigger(BaseTrigger):
         await asyncio.to_thread(stop_and_wait, self.stream, self.after_epoch + 1, _STOP_PATIENCE_S, self.group)
 
 
-class BackoffTrigger(BaseTrigger):
+@dataclass(kw_only=True, eq=False, repr=False)
+class BackoffTrigger(StreamTrigger):
     """Waits until ``until_ms`` before the next launch. Killed, it leaves the order to stop, so that none follows."""
 
-    def __init__(self, *, stream: str, until_ms: int, group: str | None = None) -> None:
-        super().__init__()
-        self.stream = stream
-        self.until_ms = until_ms
-        self.group = group
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return _path(self), {"stream": self.stream, "until_ms": self.until_ms, "group": self.group}
+    until_ms: int
+    group: str | None = None
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await asyncio.sleep(max(0.0, self.until_ms / 1_000 - time.time()))
@@ -296,15 +270,8 @@ class BackoffTrigger(BaseTrigger):
             await asyncio.to_thread(stop_and_wait, self.stream, 0, _STOP_PATIENCE_S, self.group)
 
 
-class ReleaseTrigger(BaseTrigger):
+class ReleaseTrigger(StreamTrigger):
     """Waits while an order to stop stands for the stream."""
-
-    def __init__(self, *, stream: str) -> None:
-        super().__init__()
-        self.stream = stream
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return _path(self), {"stream": self.stream}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         with closing(Hold.of(self.stream)) as hold:
@@ -346,7 +313,3 @@ def health_from(limits: Mapping[str, float]) -> Health:
     """The declared limits that ``limits_of`` made; those of another release that this one has not are left out."""
     known = {field.name for field in fields(Health)}
     return Health(**{name: limit for name, limit in limits.items() if name in known})  # type: ignore[arg-type]
-
-
-def _path(trigger: BaseTrigger) -> str:
-    return f"{type(trigger).__module__}.{type(trigger).__qualname__}"

@@ -7,7 +7,7 @@ vouched for by the hash in the first signed one.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from recount.certificate.document import (
@@ -38,26 +38,20 @@ class Fault:
         return f"{self.kind}{'' if self.number is None else f', number {self.number}'}: {self.what}"
 
 
+@dataclass(eq=False)
 class Chain:
     """The certificates of ``stream`` by the name of their file; ``head`` is what was published, if that was asked.
 
     ``signature_fault`` checks a signature; without it only the absence of one is noticed.
     """
 
-    def __init__(
-        self,
-        stream: str,
-        files: Mapping[str, Certificate],
-        *,
-        signature_fault: SignatureFault | None = None,
-        head: Certificate | None = None,
-        head_is_asked: bool = False,
-    ) -> None:
-        self.stream = stream
-        self.files = files
-        self.head = head
-        self.head_is_asked = head_is_asked
-        self.signature_fault = signature_fault
+    stream: str
+    files: Mapping[str, Certificate]
+    signature_fault: SignatureFault | None = field(default=None, kw_only=True)
+    head: Certificate | None = field(default=None, kw_only=True)
+    head_is_asked: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
         self._altered: set[int] = set()
         self._numbered: dict[int, dict[str, Certificate]] = {}
         self._unsound = list(self._sorted())

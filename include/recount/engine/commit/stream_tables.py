@@ -110,8 +110,8 @@ class StreamTables:
         self._named |= {output_name(output): table for output, table in self.outputs.items()}
         others = list(self._named.values())
         self.trimming = Trimming(
-            name,
-            root,
+            name=name,
+            root=root,
             state=self.state,
             late=self.late,
             rejected=self.rejected,

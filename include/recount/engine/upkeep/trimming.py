@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import polars as pl
@@ -33,40 +33,29 @@ class AgeingRows:
     key: str
 
 
+@dataclass(kw_only=True, eq=False)
 class Trimming:
     """Trims the tables of the stream ``name`` below ``root``; ``ageing`` says by table how rows of outputs get old.
 
     What audits have released is known from certificates below ``reports``; None: none of it goes.
     """
 
-    def __init__(
-        self,
-        name: str,
-        root: str,
-        *,
-        state: AppendOnlyTable,
-        late: AppendOnlyTable,
-        rejected: AppendOnlyTable,
-        outputs: Mapping[str, AppendOnlyTable],
-        ageing: Mapping[str, AgeingRows],
-        reports: str | None,
-    ) -> None:
-        self._name = name
-        self._root = root
-        self._reports = reports
-        self._state = state
-        self._late = late
-        self._rejected = rejected
-        self._outputs = outputs
-        self._ageing = ageing
-        self._seen: int | None = None
+    name: str
+    root: str
+    state: AppendOnlyTable
+    late: AppendOnlyTable
+    rejected: AppendOnlyTable
+    outputs: Mapping[str, AppendOnlyTable]
+    ageing: Mapping[str, AgeingRows]
+    reports: str | None
+    _seen: int | None = field(default=None, init=False)
 
     def trim(self) -> None:
         self._trim_snapshots()
-        version = audits_version(self._root, self._name)
-        if self._reports is None or version == self._seen:
+        version = audits_version(self.root, self.name)
+        if self.reports is None or version == self._seen:
             return
-        found = removable(self._root, self._reports, self._name)
+        found = removable(self.root, self.reports, self.name)
         if found is not None:
             self._trim_released(found)
         self._seen = version
@@ -74,30 +63,30 @@ class Trimming:
     def _trim_released(self, found: Released) -> None:
         for table, column in self._aged():
             table.delete(f"{column} < {found.before_ms} AND {_up_to(found.cut)}")
-        for name, rows in self._ageing.items():
+        for name, rows in self.ageing.items():
             if rows.by == "table":
-                _trim_replaced(self._outputs[name], rows.key, found)
+                _trim_replaced(self.outputs[name], rows.key, found)
         read = [
             f"(topic = '{topic}' AND partition = {partition} AND offset < {end})"
             for topic, parts in found.offsets.items()
             for partition, end in parts.items()
         ]
         if read:
-            self._rejected.delete(" OR ".join(read))
-        _LOG.info("removed what the audits of %s released: before %d", self._name, found.before_ms)
+            self.rejected.delete(" OR ".join(read))
+        _LOG.info("removed what the audits of %s released: before %d", self.name, found.before_ms)
 
     def _aged(self) -> list[tuple[AppendOnlyTable, str]]:
-        columns = ((name, AGE_COLUMN.get(rows.by)) for name, rows in self._ageing.items() if rows.by)
-        outputs = [(self._outputs[name], column) for name, column in columns if column]
-        return [*outputs, (self._late, STREAM_TIME)]
+        columns = ((name, AGE_COLUMN.get(rows.by)) for name, rows in self.ageing.items() if rows.by)
+        outputs = [(self.outputs[name], column) for name, column in columns if column]
+        return [*outputs, (self.late, STREAM_TIME)]
 
     def _trim_snapshots(self) -> None:
         """A replay of the last batch may need the snapshot before the newest."""
         order = [GENERATION, BATCH]
-        snapshots = self._state.read().filter(SNAPSHOT).select(order).unique().sort(order).tail(2).collect()
+        snapshots = self.state.read().filter(SNAPSHOT).select(order).unique().sort(order).tail(2).collect()
         if snapshots.height == 2:
             generation, batch = snapshots.row(0)
-            self._state.delete(_up_to((generation, batch - 1)))
+            self.state.delete(_up_to((generation, batch - 1)))
 
 
 def _trim_replaced(table: AppendOnlyTable, key: str, found: Released) -> None:
