@@ -2,22 +2,25 @@
 
 1. ``begun`` is recorded: from then on neither driver nor audit nor backfill begins until it is done.
 2. Rows go from the tables of the stream and of its audits, then from the snapshot. Removing them twice does nothing.
-3. Tombstones go to compacted topics; a run that finds them there writes none.
+3. Tombstones go to compacted topics; a run that finds them there writes none, and one that finds anything else refuses:
+   the audit after the erasure reads these topics from behind the tombstones.
 4. The newest audit's row of ``runs`` gets the checksums of what is left: all tables are as they will be by now.
 5. Files and commits that hold the key are removed.
 6. ``done`` is recorded, with the SHA-256 of what the next audit goes on from.
 
 The stream's lease is held all the while, and no certificate can be issued. All of it happens behind the last batch,
-which an audit has proved: so the audit after it reads compacted topics from behind the tombstones.
+which an audit has proved.
 """
 
 import json
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from confluent_kafka import KafkaException
 from deltalake import DeltaTable
 
 from recount.audit.carry.delta_frames import purge
@@ -26,20 +29,22 @@ from recount.audit.carry.snapshots import snapshot_sha256
 from recount.audit.carry.store import CORRECTIONS, SNAPSHOTS, AuditStore, Run
 from recount.audit.certificate.issuing import certificates_of, locked
 from recount.audit.certificate.signing import signed_record, signer_in, trusted_in
+from recount.audit.compare.committed import CommittedRecord, read_committed
 from recount.audit.cut.auditable import published_offsets
 from recount.audit.cut.audited_ledger import Ledger
 from recount.audit.cut.in_force import InForce
+from recount.audit.cut.kept_log import decided, decided_if_any
 from recount.audit.findings.finding_register import certificates_in_force, read_register
 from recount.audit.integrity.strangers import LeftForBackfills, corrections_kept
 from recount.audit.integrity.table_checksums import TableChecksums, corrections_of
+from recount.declare.output import encode_key
 from recount.declare.registry import Stream
 from recount.declare.topology import Topology
 from recount.engine.commit.delta_table import AppendOnlyTable, LedgerTable
-from recount.kafka.connection import Connection
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
 from recount.kafka.positions import published_backfills
 from recount.lifecycle.held_rows import HeldKey, objection_to
 from recount.lifecycle.reset import is_there, require_no_driver, standstill
-from recount.lifecycle.tombstones import compacted, publish_tombstones, records_since
 from recount.runtime.errors import RecountError, Terminal
 from recount.runtime.settings import Settings
 from recount.runtime.times import clock_ms
@@ -48,6 +53,8 @@ from recount.tables.decisions import DeclarationLog, ErasureLog, not_finished
 from recount.tables.places import Tables
 from recount.tables.signed_orders import Erasure, key_sha256, new_salt
 
+ERASURE_HEADER = "recount-erasure"
+_PATIENCE_S = 60.0
 Step = Literal["begun", "tables", "audits", "snapshot", "tombstones", "runs", "files", "done"]
 
 
@@ -331,3 +338,60 @@ def purge_state(tables: Tables, stream: str) -> None:
             raise Terminal.of("proofs-not-moved", given=f"moved up to version {moved}", version=version)
 
     purge(path, move)
+
+
+def compacted(topology: Topology) -> list[str]:
+    return [node.topic.name for node in topology.written if "compact" in node.topic.cleanup_policy]
+
+
+def records_since(connection: Connection, run: Run, topic: str) -> list[CommittedRecord]:
+    """The records of a sink's ``topic`` that ``run`` had not read."""
+    seen = run.read_to.get(topic, {})
+    ends = decided_if_any(connection, topic)
+    since = {partition: (seen.get(partition, 0), end) for partition, (_, end) in ends.items()}
+    return list(read_committed(connection, topic, since))
+
+
+def publish_tombstones(
+    connection: Connection, topology: Topology, run: Run, erasure: Erasure, key: str
+) -> dict[str, dict[int, int]]:
+    """Write what is not there yet, in one transaction, where the key had rows; returns where the topics end then.
+
+    Raises ``Terminal`` where anybody else has written to one of them since ``run``, the newest audit.
+    """
+    held = {name.partition("/")[2] for name in erasure.counts if name.startswith(("outputs/", "corrections/"))}
+    of_held = {node.topic.name for node in topology.written if node.table in held}
+    topics = [topic for topic in compacted(topology) if topic in of_held]
+    missing = []
+    for topic in topics:
+        found = records_since(connection, run, topic)
+        for one in found:
+            is_mine = one.value is None and one.key == encode_key(key)
+            if not is_mine or one.header(ERASURE_HEADER) != erasure.erasure:
+                raise Terminal.of(
+                    "tombstones-overwritten",
+                    given=f"{topic}-{one.partition}@{one.offset}",
+                    topic=topic,
+                    audit=run.audit,
+                    name=topology.name,
+                )
+        if not found:
+            missing.append(topic)
+    _write(connection, topology.name, missing, erasure.erasure, key)
+    return {topic: {partition: span.end for partition, span in decided(connection, topic).items()} for topic in topics}
+
+
+def _write(connection: Connection, stream: str, topics: Sequence[str], erasure: str, key: str) -> None:
+    if not topics:
+        return
+    named = connection.own(f"recount.{stream}.erasure")
+    producer = connection.producer({"transactional.id": named, "linger.ms": 0})
+    headers: list[tuple[str, str | bytes | None]] = [(ERASURE_HEADER, erasure.encode())]
+    try:
+        producer.init_transactions(REQUEST_TIMEOUT_S)
+        producer.begin_transaction()
+        for topic in topics:
+            producer.produce(topic, key=encode_key(key), value=None, headers=headers)
+        patiently(lambda: producer.commit_transaction(REQUEST_TIMEOUT_S), time.monotonic() + _PATIENCE_S)
+    except KafkaException as error:
+        raise failure(f"publishing the tombstones of {erasure}", error) from error
