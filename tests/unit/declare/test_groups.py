@@ -107,12 +107,6 @@ def test_groups_that_cannot_be_beside_each_other_are_refused(folder: Path, given
     assert refused.value.given == given
 
 
-def test_the_shop_runs_in_at_most_four_drivers() -> None:
-    shop = declared()
-    assert len(shop.groups) <= 4
-    assert [stream for stream in shop.streams if shop.group_of(stream) is None] == []
-
-
 def settings_of(**given: Any) -> RunSettings:
     return RunSettings(**{"streams": [CLICKS], **given})
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import recount
-from recount.declare import language
 from recount.declare.functions import FunctionFailed
 from recount.profile.home import Project
 from recount.runtime.errors import InvalidDeclaration, RecountError, Transient
@@ -35,12 +34,6 @@ assert {name.split(".")[1] for name in sys.modules if name.startswith("recount."
 assert not {"pyspark", "airflow", "confluent_kafka", "pytest"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-def test_each_name_of_the_language_is_a_name_of_recount() -> None:
-    for name in language.__all__:
-        assert getattr(recount, name) is getattr(language, name)
-        assert name in dir(recount)
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:

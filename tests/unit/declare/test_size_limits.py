@@ -14,19 +14,15 @@ from recount.declare.expressions import col
 from recount.declare.fingerprint import Declared
 from recount.declare.flow import RecordStream, Table, stream, table
 from recount.declare.operators.nodes import KEY
-from recount.declare.output import largest_result
 from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology
 from recount.declare.windows import session, tumbling
-from recount.reference.topology_driver import TopologyDriver
 from recount.runtime.errors import InvalidDeclaration
 
 TEXTS = Topic(name="texts", key="id", value=RecordSchema.of(text=STRING))
 NAMES = Topic(name="names", key="id", value=RecordSchema.of(name=STRING))
 SMALL = Topic(name="small", key="id", configs={"max.message.bytes": "4096"})
-FITS = largest_result(4_096)
-TOO_LARGE = "x" * FITS
 
 
 def topology(flow: RecordStream | Table, **settings: Any) -> Topology:
@@ -100,35 +96,6 @@ def test_a_sink_of_results_without_a_record_of_their_own_is_refused(flow: Callab
 )
 def test_results_that_are_each_made_of_one_record_may_be_set_aside(flow: Callable[[], RecordStream | Table]) -> None:
     assert "size for small <= 3,056 bytes" in describe(topology(flow()))
-
-
-def test_a_record_of_which_the_result_fits_to_the_byte_is_published_and_the_next_one_is_a_dead_letter() -> None:
-    driver = TopologyDriver(topology(stream(TEXTS)))
-    room = FITS - len('k{"text":""}')
-    fates = [
-        driver.pipe("texts", key="k", value={"text": "x" * many}, timestamp_ms=many) for many in (room, room + 1, 1)
-    ]
-    assert fates == ["counted", "dead-lettered", "counted"]
-    assert [out.timestamp_ms for out in driver.read("small")] == [room, 1]
-    [letter] = driver.dead_letters
-    assert (letter.offset, letter.reason) == (1, f"too-large: result for small, limit {FITS}")
-    assert letter.detail == f"key 'k', {FITS + 1} bytes; max.message.bytes of small allows for {FITS}"
-
-
-def test_a_change_of_a_versioned_table_that_is_not_the_latest_is_no_result_and_no_dead_letter() -> None:
-    driver = TopologyDriver(topology(table(TEXTS, versioned=True)))
-    for at_ms, text in ((2, "x"), (1, TOO_LARGE)):
-        driver.pipe("texts", key="a", value={"text": text}, timestamp_ms=at_ms)
-    assert [out.value for out in driver.read("small")] == [{"text": "x"}]
-    assert driver.dead_letters == []
-
-
-def test_a_record_that_is_dropped_on_another_way_and_counted_on_this_one_has_one_letter() -> None:
-    twice = topology(stream(TEXTS).flat_map(lambda row: [row, row, {"text": "short"}], text=STRING))
-    driver = TopologyDriver(twice)
-    assert driver.pipe("texts", key="a", value={"text": TOO_LARGE}, timestamp_ms=1) == "dead-lettered"
-    assert [out.value for out in driver.read("small")] == [{"text": "short"}]
-    assert len(driver.dead_letters) == 1
 
 
 def test_the_policy_and_its_limit_are_part_of_what_a_stream_means_and_to_stop_is_what_it_meant_before() -> None:

@@ -26,13 +26,6 @@ from recount.tables.places import Released, ageing
 MINUTE = 60_000
 
 
-@pytest.mark.parametrize(
-    ("short", "long"), [("1 d", "1 day"), ("2 h", "2 hours"), ("1 min", "1 minute"), ("30 s", "30 seconds")]
-)
-def test_units_of_durations_can_be_written_out(short: str, long: str) -> None:
-    assert tumbling(short, grace="0 s") == tumbling(long, grace="0 s")
-
-
 def test_windows_of_a_day_begin_where_the_origin_says() -> None:
     """Midnight in Berlin; in summer, when its clocks are put forward, the same windows begin at one."""
     windows = tumbling("1 d", grace="0 s", origin=datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")))

@@ -13,7 +13,6 @@ from recount.declare.schema import LONG, STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import Windows, session, tumbling
-from recount.reference.topology_driver import TopologyDriver
 from recount.runtime.errors import InvalidDeclaration
 
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(user=STRING, page=STRING))
@@ -53,18 +52,6 @@ def test_a_sink_must_tell_which_window_is_withdrawn() -> None:
 def test_results_that_stay_may_be_followed_by_anything(below: str) -> None:
     hours = counted(stream(CLICKS), tumbling("1 h", grace="0 s"))
     assert Topology(name="hours", sinks=[CANNOT_FOLLOW[below](hours).to(OUT)])
-
-
-def test_a_result_that_passed_a_filter_is_deleted_when_it_no_longer_does() -> None:
-    """The session [0, 0] has passed as one click; of [0, 10] there are three, and nothing passes."""
-    driver = TopologyDriver(Topology(name="short", sinks=[SESSIONS.filter(col("n") < 3).to(OUT)]))
-    for at_ms in (0, 6_000, 10_000, 5_000, 60_000):
-        with driver.batch():
-            driver.pipe("clicks", key="ann", value={"user": "ann", "page": "a"}, timestamp_ms=at_ms)
-    assert [(row.window, row.revision, row.value and row.value["n"]) for row in driver.read("out")] == [
-        ((0, 0), 0, 1),
-        ((0, 0), 1, None),
-    ]
 
 
 REKEYED: dict[str, Callable[[RecordStream], RecordStream]] = {

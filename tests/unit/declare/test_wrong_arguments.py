@@ -201,22 +201,6 @@ def test_a_number_can_stand_before_a_field() -> None:
     assert [str(tree) for tree in made.added.values()] == ["(1 + a)", "(2 - a)", "(Decimal('1.5') * a)", "(1 / a)"]
 
 
-def test_a_key_can_be_computed_anew_as_a_text_or_a_number() -> None:
-    assert KEYED.with_fields(w=col("w").upper()).node.fields["w"] == STRING
-    assert KEYED.select(w=col("a")).node.fields["w"] == LONG
-    assert KEYED.map(dict, w=STRING, a=LONG).node.fields["w"] == STRING
-
-
-def test_lists_of_the_same_items_go_together() -> None:
-    for tree in (
-        col("l") == col("l"),
-        col("l") != col("l"),
-        coalesce(col("l"), col("l")),
-        when(col("f"), col("l"), None),
-    ):
-        assert filled(tree)
-
-
 UNKNOWN: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "a group of a stream": (lambda: rows.group_by("w"), "select_key", AttributeError),  # type: ignore[attr-defined]
     "one of several values": (lambda: col("w").isin(["x"]), "==", AttributeError),  # type: ignore[attr-defined]

@@ -6,24 +6,16 @@ import json
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 
 import psutil
 import pytest
-import typer
 from examples.shop.shop_outcome import ShopNight
-from examples.shop.shop_records import SHARES, Pace, Planted, ShopFlow
 
-from recount.audit.audit_commands import audit
-from recount.declare.registry import declared
-from recount.declare.schema import BadRecord
 from recount.profile.home import Home
 from recount.runtime.errors import Terminal
-from recount.runtime.times import instant_ms, milliseconds
 
 THROUGH = datetime(2026, 11, 21, 1, 2, 3, 456_789, UTC)
 SHOP = ["ann", "bob"]
@@ -121,71 +113,3 @@ def test_a_night_that_takes_too_long_is_ended_with_all_that_it_has_started(home:
         night.end(SHOP, 0.2, lambda _: None)
     assert "took longer" in late.value.what
     assert ended(running)
-
-
-@pytest.mark.parametrize("streams", [[], ["ann", "bob"]], ids=["all", "some"])
-def test_the_command_is_one_that_recount_audit_knows(home: Home, streams: list[str]) -> None:
-    night = a_night(home, [SHOP], streams=streams)
-    night.end(SHOP, 20, lambda _: None)
-    [said] = calls(home)
-    assert night.command == f"recount {said}"
-    name, *words = said.split()
-    app = typer.Typer()
-    app.command(name)(audit)
-    given = typer.main.get_command(app).make_context(name, words).params
-    assert given["every"] is not bool(streams)
-    assert list(given["stream"] or ()) == streams
-    assert instant_ms(given["end"]) == int(THROUGH.timestamp() * 1_000)
-    assert given["expectations"] is False
-
-
-SOURCES = {one.topic.name: one.topic for stream in declared().topologies.values() for one in stream.sources}
-FLOW = ShopFlow(
-    partitions={name: topic.partitions for name, topic in SOURCES.items()},
-    begin_ms=1_800_000_000_000,
-    pace=Pace(rate=100),
-)
-COUNT = 101 * 151 * 7
-
-
-@pytest.fixture(scope="module")
-def records() -> list[Planted]:
-    return list(islice(FLOW, COUNT))
-
-
-def test_every_source_topic_of_the_shop_gets_its_share(records: list[Planted]) -> None:
-    assert SHARES.keys() == SOURCES.keys()
-    assert sum(SHARES.values()) == 100
-    sent = Counter(one.arrival.topic for one in records[: len(records) // 100 * 100])
-    assert sent == {topic: share * (len(records) // 100) for topic, share in SHARES.items()}
-
-
-def test_exactly_the_records_that_are_planted_bad_cannot_be_decoded(records: list[Planted]) -> None:
-    wrong = [one for one in records if is_bad(one) != (one.fault == "bad")]
-    assert not wrong
-    bad = Counter(one.arrival.topic for one in records if one.fault == "bad")
-    assert sum(bad.values()) == COUNT // 151
-    assert {topic for topic, share in SHARES.items() if share > 1} <= bad.keys()
-
-
-def is_bad(one: Planted) -> bool:
-    value = SOURCES[one.arrival.topic].value
-    assert value is not None
-    if one.arrival.value is None:
-        return False
-    try:
-        value.decode(one.arrival.value)
-    except BadRecord:
-        return True
-    return False
-
-
-def test_late_records_are_ten_minutes_old_or_more_and_no_others_are(records: list[Planted]) -> None:
-    late = [one for one in records if one.fault == "late"]
-    ages_ms = [FLOW.begin_ms + one.due_ms - one.arrival.timestamp_ms for one in late]
-    assert min(ages_ms) >= milliseconds("10 min")
-    others_ms = [FLOW.begin_ms + one.due_ms - one.arrival.timestamp_ms for one in records if one.fault != "late"]
-    assert 0 <= min(others_ms) < max(others_ms) < FLOW.jitter_ms
-    # one that is bad too, or a tombstone, is not late
-    assert COUNT // 101 * 0.98 < len(late) < COUNT // 101
-    assert {topic for topic, share in SHARES.items() if share > 1} <= {one.arrival.topic for one in late}

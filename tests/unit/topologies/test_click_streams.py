@@ -32,14 +32,6 @@ def test_s1_clicks_half_an_hour_apart_are_one_session_and_a_millisecond_more_mak
     assert sessions(driver) == [((0, HALF_HOUR_MS), 2), ((2 * HALF_HOUR_MS + 1, 2 * HALF_HOUR_MS + 1), 1)]
 
 
-def test_s1_a_session_is_cut_at_a_day() -> None:
-    driver = TopologyDriver(shop.click_sessions)
-    for number in range(50):
-        click(driver, number, number * HALF_HOUR_MS)
-    driver.advance_to(100 * HALF_HOUR_MS)
-    assert [clicks for _, clicks in sessions(driver)] == [49, 1]
-
-
 def test_s25_visits_are_merged_cleaned_passed_through_branched_split_and_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

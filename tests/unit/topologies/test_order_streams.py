@@ -97,15 +97,6 @@ def test_s21_the_first_of_each_order_id_passes_and_after_the_horizon_another() -
     assert fates[0] == "counted"
 
 
-def test_s21_the_latest_of_each_order_id_is_what_was_read_last_and_a_tombstone_deletes_it() -> None:
-    driver = TopologyDriver(shop.orders_deduplicated)
-    order(driver, "o1", 1, timestamp_ms=9)
-    order(driver, "o1", 2, timestamp_ms=0)
-    assert [int(row["amount"]) for row in driver.table("orders_latest")] == [2]
-    driver.pipe("orders", key="o1", value=None, timestamp_ms=10)
-    assert driver.table("orders_latest") == []
-
-
 @pytest.mark.parametrize(
     ("key", "value", "timestamp_ms", "reason"),
     [
@@ -123,20 +114,6 @@ def test_s23_a_bad_record_is_set_aside_with_its_reason_and_place(
     [letter] = driver.dead_letters
     assert (letter.reason, letter.topic, letter.partition, letter.offset) == (reason, "orders", 3, 0)
     assert letter.detail
-
-
-def test_s24_a_batch_lets_only_the_last_update_of_a_key_go_and_a_final_result_leaves_as_its_window_closes() -> None:
-    driver = TopologyDriver(shop.product_revenue)
-    with driver.batch():
-        for number in range(3):
-            order(driver, f"o{number}", 1, product="tea")
-    assert read(driver, "product-revenue", "hourly_revenue") == [(Decimal("3.00"),)]
-    final = TopologyDriver(shop.revenue_by_region)
-    order(final, "o1", 1, region="EU")
-    final.advance_to(304_999)
-    assert read(final, "windowed-revenue", "orders") == []
-    final.advance_to(305_000)
-    assert read(final, "windowed-revenue", "orders") == [(1,)]
 
 
 def test_s7_a_text_is_in_upper_case_and_logged_and_a_null_value_is_dropped(caplog: pytest.LogCaptureFixture) -> None:

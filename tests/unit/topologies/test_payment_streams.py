@@ -31,21 +31,6 @@ def values(driver: TopologyDriver, topic: str) -> list[dict[str, Any]]:
     return [dict(out.value) for out in driver.read(topic) if out.value is not None]
 
 
-def test_s19_a_matched_order_has_the_fields_of_both() -> None:
-    driver = TopologyDriver(shop.matched_orders)
-    order(driver, "o1", START_MS)
-    pay(driver, "o1", START_MS)
-    assert values(driver, "matched-orders") == [
-        {
-            "order_id": "o1",
-            "payment_id": "p-o1",
-            "amount": Decimal("10.00"),
-            "payment_method": "card",
-            "status": "matched",
-        }
-    ]
-
-
 @pytest.mark.parametrize("apart_ms", [-5 * MINUTE_MS, 5 * MINUTE_MS])
 def test_s19_a_payment_five_minutes_away_matches_and_one_a_millisecond_further_does_not(apart_ms: int) -> None:
     driver = TopologyDriver(shop.matched_orders)
@@ -81,17 +66,6 @@ def test_s19_an_outer_join_tells_of_orders_payments_and_pairs() -> None:
         ("o1", Decimal("10.00"), Decimal("9.00"), "matched"),
         ("o2", Decimal("10.00"), None, "unpaid"),
         ("o3", None, Decimal("9.00"), "not ordered"),
-    ]
-
-
-def test_s16_a_reduce_adds_up_the_payments_of_a_method() -> None:
-    driver = TopologyDriver(shop.method_totals)
-    for number, (amount, method) in enumerate(((1, "card"), (2.5, "card"), (4, None))):
-        pay(driver, f"o{number}", number, amount, method)
-    driver.advance_to(FAR_MS)
-    assert [(row["method"], row["payments"], row["paid"]) for row in values(driver, "method-totals")] == [
-        ("card", 2, Decimal("3.50")),
-        ("unknown", 1, Decimal("4.00")),
     ]
 
 
