@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -77,9 +75,3 @@ def test_the_newest_audit_is_the_one_with_the_highest_number_whatever_it_is_call
     shown = panel(settings.reports, "lens", NAME)
     assert shown is not None
     assert "recorded in 1970-01-01 00:00:00.009 to 00:00:00.010" in shown.said[0]
-
-
-def test_advice_and_lens_load_no_spark() -> None:
-    loaded = "import sys, recount.advise.panels; print({'pyspark', 'airflow'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"

@@ -24,7 +24,6 @@ from openlineage.client.transport.file import FileConfig, FileTransport
 from openlineage.client.uuid import generate_new_uuid
 from tests.unit.airflow.test_nights import Task, issue
 
-from recount.airflow.approvals import BackfillOperator
 from recount.airflow.audits import VerdictOperator
 from recount.airflow.lineage import StreamLineage
 from recount.airflow.streams import StreamOperator
@@ -175,19 +174,6 @@ def test_an_audit_is_told_with_its_certificate_and_what_it_found(
     [judged] = [one for one in after["inputs"] if one["name"].endswith("outputs/windowed_revenue")]
     [assertion] = judged["inputFacets"]["dataQualityAssertions"]["assertions"]
     assert (assertion["assertion"], assertion["success"]) == ("recount_audit", outcome == "match")
-
-
-def test_a_backfill_writes_corrections_and_a_dry_run_nothing(
-    settings: Settings, adapter: OpenLineageAdapter, tmp_path: Path
-) -> None:
-    repair, dry_run = (
-        BackfillOperator(task_id=f"shown-{shown}", stream="order-counts", audit="", application=JOB, only_show=shown)
-        for shown in (False, True)
-    )
-    event = start(adapter, repair, tmp_path)
-    assert require_valid(event) > 0
-    assert names(event["outputs"]) == [(BROKERS, "order-counts"), ("file", f"{settings.data}/corrections/order_counts")]
-    assert start(adapter, dry_run, tmp_path)["outputs"] == []
 
 
 @pytest.mark.parametrize(

@@ -11,19 +11,17 @@ import pytest
 from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.providers.fab.auth_manager.fab_auth_manager import FabAuthManager
-from airflow.providers.fab.auth_manager.models import Role, User, metadata
+from airflow.providers.fab.auth_manager.models import User, metadata
 from airflow.providers.fab.auth_manager.security_manager.override import FabAirflowSecurityManagerOverride
 from airflow.providers.fab.www.security_appless import ApplessAirflowSecurityManager
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
-from typer import Typer
-from typer.testing import CliRunner
 
 from recount.airflow.dag_factory import KINDS, recount_dags
 from recount.airflow.links import CONTROL, MAINTENANCE, TOPICS
-from recount.airflow.roles import FAB, ROLES, bring_in_step, dag_ids, require_fab, roles
+from recount.airflow.roles import FAB, ROLES, bring_in_step, dag_ids, require_fab
 from recount.declare.registry import declared
-from recount.runtime.errors import Terminal, Transient
+from recount.runtime.errors import Terminal
 
 MODULES = "topologies"
 STREAM = "revenue-by-region"
@@ -118,20 +116,6 @@ def test_what_a_role_must_not_have_is_taken_from_it_and_other_roles_keep_theirs(
     assert kept(manager, "of-others") == BEFORE
 
 
-class Refusing(ApplessAirflowSecurityManager):
-    """A database that does not take one permission; FAB logs that, and goes on."""
-
-    def add_permission_to_role(self, role: Role, permission: Any) -> None:
-        if permission.resource.name != "Plugins":
-            super().add_permission_to_role(role, permission)
-
-
-def test_a_permission_that_the_database_has_not_taken_is_told(manager: FabAirflowSecurityManagerOverride) -> None:
-    with pytest.raises(Transient) as raised:
-        bring_in_step(Refusing(session=cast("Session", manager.session)), VIEWER, PERMISSIONS[VIEWER])
-    assert raised.value.given == "1 permissions missing, 0 too many"
-
-
 @pytest.mark.parametrize("configured", [None, "no.such.AuthManager"])
 def test_another_auth_manager_is_refused_with_what_to_set(
     monkeypatch: pytest.MonkeyPatch, configured: str | None
@@ -142,14 +126,3 @@ def test_another_auth_manager_is_refused_with_what_to_set(
         require_fab()
     assert raised.value.expected == FAB
     assert "AIRFLOW__CORE__AUTH_MANAGER" in raised.value.remedy
-
-
-def test_the_command_prints_the_actions_of_each_role(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOUNT_TOPOLOGIES", MODULES)
-    app = Typer()
-    app.command()(roles)
-    rows = [line.split("│") for line in CliRunner().invoke(app, []).output.splitlines()]
-    cells = {row[1].strip(): [cell.strip() for cell in row[2:5]] for row in rows if len(row) == 6}
-    assert cells["DAG Runs"] == ["read", "create edit read", "create edit read"]
-    assert cells[f"DAG:backfill__{STREAM}"] == ["", "", "edit"]
-    assert cells["HITL Detail"] == ["menu_access read", "menu_access read", "edit menu_access read"]

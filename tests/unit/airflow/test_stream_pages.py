@@ -20,16 +20,11 @@ from tests.unit.serve.written_streams import WrittenStream, as_arrivals
 from recount.airflow import pages
 from recount.airflow.links import PAGES
 from recount.airflow.page_orders import DagState, token_for
-from recount.declare.registry import Declarations
-from recount.declare.schema import LONG, RecordSchema
-from recount.declare.topics import Topic
-from recount.declare.topology import Topology, stream
 from recount.kafka.connection import Connection
 from recount.kafka.lags import PartitionLag, StreamLag
 from recount.kafka.status import StreamStatus
 from recount.pages.stream_lines import BrokersSay, BrokerWatch
 from recount.runtime.settings import Settings
-from recount.tables.places import Tables
 
 STREAM = "revenue-by-region"
 HOSTILE = "</td><script>alert(1)</script><img src=//evil.example/x onerror=alert(1)>"
@@ -118,14 +113,6 @@ def test_the_rate_is_of_the_last_five_minutes_where_there_is_a_history_and_a_loo
     assert "without a row in the left lookup in airlines 100.00 %" in text_of(page(client, f"/streams/{STREAM}"))
 
 
-def test_what_is_wrong_with_a_stream_is_said_in_its_line(client: TestClient) -> None:
-    html = page(client, "/")
-    assert "failed 4 s ago disk full: /data is at 100 %" in row(html, "page-paths")
-    assert "lag 12,345,678 records, limit 10,000,000" in row(html, "matched-orders")
-    assert "stopped" in row(html, "departed-users")
-    assert "never started" in row(html, "order-balances")
-
-
 def test_after_a_reset_the_pages_show_nothing_that_the_former_version_had_found(
     shop: ShownShop, client: TestClient
 ) -> None:
@@ -198,17 +185,6 @@ def test_each_audit_is_a_square_that_leads_to_its_certificate(shop: ShownShop, c
     assert "3" in row(page(client, "/"), STREAM).split()
 
 
-def test_a_certificate_that_cannot_be_read_is_a_square_of_its_own(shop: ShownShop, client: TestClient) -> None:
-    shop.certify(STREAM, 3)
-    assert "EU 1970-01-01 00:00 to 00:05 orders 5 → 6 1" in text_of(page(client, f"/streams/{STREAM}")), "a miss"
-    folder = shop.root / "reports" / "certificates" / STREAM
-    for number, text in enumerate(("{", "[]", '{"outcome": "match"}', '{"outcome": 5}', "[" * 9_999)):
-        (folder / f"{number}.json").write_text(text)
-    html = page(client, f"/streams/{STREAM}")
-    assert html.count('class="night unreadable" href') == 5
-    assert html.count('class="night ok" href') == 3
-
-
 @pytest.fixture
 def written(shop: ShownShop) -> WrittenStream:
     """Two batches of twelve orders, a minute apart."""
@@ -238,15 +214,6 @@ def test_partitions_rates_and_state_come_from_the_tables(
     assert "source orders" in said
 
 
-def test_tables_that_are_damaged_are_a_sentence(shop: ShownShop, client: TestClient, written: WrittenStream) -> None:
-    log = Path(Tables(shop.settings.data).state("product-revenue")) / "_delta_log"
-    for file in log.glob("*.json"):
-        file.write_text("no JSON")
-    said = text_of(page(client, "/streams/product-revenue"))
-    assert "the tables of product-revenue could not be read" in said
-    assert "They are in the tables, which could not be read: see above." in said
-
-
 def test_where_nothing_is_there_yet_each_part_is_a_sentence(shop: ShownShop, client: TestClient) -> None:
     shop.say, shop.runs.known = BrokersSay(), {}
     said = text_of(page(client, f"/streams/{STREAM}"))
@@ -263,19 +230,6 @@ def test_where_nothing_is_there_yet_each_part_is_a_sentence(shop: ShownShop, cli
     assert "No audit has tried the expectations yet" in text_of(page(client, "/data-docs"))
 
 
-def test_an_archive_and_a_stream_of_actions_alone_say_that_they_are_not_audited(
-    shop: ShownShop, client: TestClient
-) -> None:
-    said = text_of(page(client, "/streams/archive-orders"))
-    assert "An archive is the raw log itself" in said and "Backfill" not in said
-    payments = stream(Topic(name="payments", key="id", value=RecordSchema.of(cents=LONG)))
-    shown = Topology(name="shown", actions=[payments.foreach(print)])
-    shop.declarations = Declarations(topologies={"shown": shown}, topics={}, modules={"shown": "payments"})
-    assert "none: it writes no records" in text_of(page(client, "/"))
-    said = text_of(page(client, "/streams/shown"))
-    assert "it has actions only and writes no records" in said and "Backfill" not in said
-
-
 @pytest.mark.timeout(60)
 def test_brokers_that_are_down_are_named_and_the_page_comes_all_the_same(shop: ShownShop, client: TestClient) -> None:
     watch = BrokerWatch(Connection(bootstrap_servers="127.0.0.1:1"), shop.declarations.read_topics, patience_s=0.2)
@@ -286,19 +240,6 @@ def test_brokers_that_are_down_are_named_and_the_page_comes_all_the_same(shop: S
         assert 'badge silent">never started' not in html
         assert 'badge silent">not known' in html
     assert "The brokers have not said how the stream is: see above." in page(client, f"/streams/{STREAM}")
-
-
-def test_a_lag_that_the_brokers_said_long_ago_is_shown_with_its_time(shop: ShownShop, client: TestClient) -> None:
-    known = StreamLag(
-        at_ms=NOW_MS - 269_000, partitions={("clicks", 0): PartitionLag(committed=0, read=0, decided=370, end=370)}
-    )
-    shop.say = BrokersSay(heard=False, lags={STREAM: known}, problems=["the brokers have not answered"])
-    assert "370 at 2026-11-25 09:42" in row(page(client, "/"), STREAM)
-    assert "Records behind, when the brokers said it last: 370 at 2026-11-25 09:42" in text_of(
-        page(client, f"/streams/{STREAM}")
-    )
-    shop.say = replace(shop.say, lags={STREAM: replace(known, at_ms=NOW_MS - 2_000)})
-    assert "370 at" not in row(page(client, "/"), STREAM)
 
 
 def test_a_page_that_there_is_not_says_so_and_so_do_settings_that_are_wrong(
@@ -315,32 +256,6 @@ def test_a_page_that_there_is_not_says_so_and_so_do_settings_that_are_wrong(
     assert "elsewhere.example" not in page(client, f"/reports/{site.relative_to(shop.root / 'reports')}", status=404)
     pages.app.dependency_overrides[pages.settings_here] = lambda: Settings.from_environment({"RECOUNT_NONSENSE": "1"})
     assert "RECOUNT_NONSENSE is unknown" in page(client, "/", status=503)
-
-
-def test_what_great_expectations_found_is_on_a_page_of_ours(shop: ShownShop, client: TestClient) -> None:
-    shop.certify(STREAM, 1)
-    shop.try_expectations(STREAM, "night-1")
-    assert "raw_log: holds" in page(client, "/data-docs")
-    said = text_of(page(client, f"/expectations/{STREAM}/night-1"))
-    assert "reconciliation failed" in said
-    assert f"{STREAM}, 2026-11-25 09:46 UTC Expectations of audit night-1" in said
-    each = "amount Every offset is accounted for{} expect_column_values_to_be_between"
-    assert each.format(" The first of them {&#39;key&#39;: &#39;EU&#39;}") + " failed 3" in said
-    assert each.format("") + " holds 0" in said
-    assert f"/expectations/{STREAM}/night-1" in page(client, f"/streams/{STREAM}")
-
-
-def test_the_panels_of_advisor_and_lens_show_their_documents_and_nothing_without(
-    shop: ShownShop, client: TestClient
-) -> None:
-    assert "larger grace" not in page(client, f"/streams/{STREAM}")
-    for kind in ("grace", "lens"):
-        file = shop.root / "reports" / kind / f"{STREAM}.json"
-        file.parent.mkdir(parents=True)
-        file.write_text(json.dumps({"said": [f"{kind} says"], "columns": ["grace"], "rows": [[f"{kind} +2 min"]]}))
-    said = text_of(page(client, f"/streams/{STREAM}"))
-    assert "What a larger grace would have admitted, and its cost grace says grace grace +2 min" in said
-    assert "What another engine would have dropped last night lens says grace lens +2 min" in said
 
 
 def test_hostile_texts_of_all_sources_are_text(shop: ShownShop, client: TestClient) -> None:

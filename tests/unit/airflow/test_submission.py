@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
 import os
 import subprocess
@@ -14,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from recount.airflow import submission as module
 from recount.airflow.audits import ProcessOperator
 from recount.airflow.submission import Submission
 from recount.declare.limits import Resources
@@ -152,23 +148,6 @@ def test_a_standalone_cluster_has_no_deploy_mode_cluster_for_python(
     with pytest.raises(Terminal) as missing:
         submission(settings, connection="nowhere")
     assert missing.value.given == "nowhere"
-
-
-def private_members_of_hooks(source: str) -> set[str]:
-    """The private members that are asked of a hook, by whatever name it goes."""
-    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
-    of_hook = [node for node in found if "hook" in ast.unparse(node.value).lower()]
-    return {node.attr for node in of_hook if node.attr.startswith("_") and not node.attr.startswith("__")}
-
-
-def test_one_private_member_of_the_provider_is_left_and_is_as_it_was() -> None:
-    """The contract with the Spark provider: an upgrade that breaks it fails here, not in the night."""
-    folder = Path(inspect.getfile(module)).parent
-    asked = set().union(*(private_members_of_hooks(file.read_text()) for file in folder.rglob("*.py")))
-    assert asked == {"_build_spark_submit_command"}
-    parameters = inspect.signature(SparkSubmitHook._build_spark_submit_command).parameters
-    assert list(parameters) == ["self", "application"]
-    assert "track_driver_via_k8s_api" in inspect.signature(SparkSubmitHook).parameters
 
 
 PASSWORD = "n0t-in-sight"  # noqa: S105 - of the test

@@ -79,11 +79,6 @@ class TopologyEngine:
         self.computation.load(self.state.lazy())
         self._begin()
 
-    @property
-    def is_dealt_out(self) -> bool:
-        """Whether there are several parts."""
-        return len(self._parts) > 0
-
     def _begin(self) -> None:
         many = self.parts if self.computation.plan.dealing is not None else 1
         numbers = range(many) if many > 1 else ()

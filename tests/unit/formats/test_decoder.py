@@ -174,16 +174,6 @@ def test_a_decimal_is_the_number_as_written_with_and_without_quotes(
     assert told(quote + written + quote, kind, nested=nested) == Decimal(written)
 
 
-@pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("kind", [SHORT, WHOLE])
-@pytest.mark.parametrize(
-    "text",
-    ["", " 1", "1 ", "1_000", "1,5", "NaN", "Infinity", "+1", ".5", "1.", "01", "٣", "0x1", "1e", "null", "true"],
-)
-def test_a_text_that_is_no_number_of_json_is_no_decimal(text: str, kind: object, nested: bool) -> None:
-    assert told(f'"{text}"', kind, nested=nested) is None
-
-
 @pytest.mark.parametrize("quote", ["", '"'])
 @pytest.mark.parametrize(
     ("written", "kind"),

@@ -31,7 +31,6 @@ from recount.declare.schema import (
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
-from recount.engine.commit.batch import TopologyWork
 from recount.runtime.errors import InvalidDeclaration
 from recount.testing import TopologyDriver
 
@@ -147,15 +146,6 @@ def test_a_stream_reads_headers_and_can_take_its_time_from_one() -> None:
     assert pipe(trace_id="b", sent="1970-01-01T00:00:09Z") == "counted"
     [result] = driver.read("traces-seen")
     assert (result.key, result.value and result.value["n"], result.window) == ("a", 2, (1_000, 2_000))
-
-
-def test_only_topologies_with_fields_that_are_headers_read_headers(tmp_path: Any) -> None:
-    def reads(schema: RecordSchema) -> bool:
-        flow = stream(replace(TOPIC, value=schema)).to(Topic(name="copies", key="id"))
-        return TopologyWork(Topology(name="copy", sinks=[flow]), str(tmp_path)).with_headers
-
-    assert reads(SCHEMA)
-    assert not reads(SCHEMA.of_value)
 
 
 def test_what_no_header_can_be_is_refused_where_it_is_declared() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.formats.avro_writers import by_recompute, by_stream, wire
 
-from recount.declare.plain_values import PlainValue
 from recount.declare.schema import (
     BYTES,
     DATE,
@@ -29,13 +28,10 @@ from recount.declare.schema import (
     list_of,
     nested,
 )
-from recount.declare.topics import Topic
-from recount.declare.topology import stream
 from recount.declare.values import milliseconds
 from recount.formats.json_values import ValueDecoder
 from recount.recompute.parsing import Parser
-from recount.recompute.rules.value_rules import Bad, day_text, told_as
-from recount.runtime.errors import InvalidDeclaration
+from recount.recompute.rules.value_rules import Bad, told_as
 
 FORMS = RecordSchema.of(at=TIMESTAMP, day=DATE, raw=BYTES, n=LONG, required=("at",))
 PATHS = RecordSchema.of(
@@ -86,11 +82,6 @@ def test_every_moment_of_the_calendar_is_read_by_both(moment: datetime, east: in
     shown = moment.replace(microsecond=int(fraction[1:].ljust(6, "0")[:6]) if digits else 0)
     expected = (shown - datetime(1970, 1, 1, tzinfo=UTC) - timedelta(minutes=east)) // timedelta(milliseconds=1)
     assert (milliseconds(text), told_as("timestamp", text)) == (expected, expected)
-
-
-@given(st.dates())
-def test_every_day_has_one_text(day: date) -> None:
-    assert day_text((day - date(1970, 1, 1)).days) == day.isoformat() == told_as("date", day.isoformat())
 
 
 def by_all(values: list[bytes | None], declared: RecordSchema) -> list[dict[str, Any] | str | None]:
@@ -312,17 +303,3 @@ def test_a_form_is_read_of_the_types_of_avro_that_mean_it(avro: Any, declared: A
     assert by_both([cut], RecordSchema.of(it=declared), _record("One", it=avro)) == [
         "undecodable" if is_readable else "schema"
     ]
-
-
-def test_forms_and_paths_are_for_records_that_are_read() -> None:
-    source = Topic(name="events", key="id", value=RecordSchema.of(at=TIMESTAMP))
-    with pytest.raises(InvalidDeclaration):
-        stream(source).to(Topic(name="copies", key="id", value=RecordSchema.of(at=TIMESTAMP)))
-    with pytest.raises(InvalidDeclaration):
-        PlainValue.of(at=TIMESTAMP)  # type: ignore[arg-type]
-    with pytest.raises(InvalidDeclaration):
-        nested(kind=LONG)
-
-
-def test_a_path_goes_on_where_another_one_ends() -> None:
-    assert nested("a", kind=nested("b", kind=TIMESTAMP)) == nested("a", "b", kind=TIMESTAMP)

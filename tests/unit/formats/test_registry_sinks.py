@@ -213,16 +213,6 @@ def test_a_file_that_has_a_field_otherwise_is_refused(newest: str) -> None:
         sink_file("t", {"n": LONG}, newest)
 
 
-@of_both
-def test_a_field_can_be_called_as_what_messages_of_a_library_have(registry: ServedRegistry, form: Format) -> None:
-    fields: dict[str, FieldType] = {"SerializeToString": LONG, "from_binary": STRING, "HasField": BOOLEAN, "_id": LONG}
-    written = _written({**fields, "id": LONG}, replace(TARGETS[form], name=f"named-oddly-{form}"))
-    row = {"SerializeToString": 5, "from_binary": "a", "HasField": None, "_id": 1, "id": 2}
-    value = _encoder(written)({KEY: "k", **row})
-    assert fields_of(value, form, written.fields) == row
-    assert DECODERS[form](RecordSchema(fields=fields)).decode([value]).columns["from_binary"].to_pylist() == ["a"]
-
-
 def test_a_stream_has_the_registry_know_its_schemas_and_adds_to_the_newest_file(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -14,7 +13,7 @@ from recount.declare.schema import LONG, STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.kafka import dead_letters
-from recount.kafka.acls import Acl, acls_of, as_commands, as_json, principals
+from recount.kafka.acls import Acl, acls_of, as_commands, principals
 from recount.kafka.connection import Connection, refusals_told
 from recount.kafka.dead_letters import dead_letter
 from recount.kafka.topic_drift import STATUS, platform_topics
@@ -201,13 +200,6 @@ def test_commands_have_a_line_for_each_resource() -> None:
     assert len(lines) == len({(acl.resource, acl.name) for acl in acls})
     [positions] = [line for line in lines if line.endswith("--topic recount.positions")]
     assert "--allow-principal 'User:CN=recount stream' --operation Read --operation Write" in positions
-
-
-def test_json_has_an_object_for_each_acl() -> None:
-    told = json.loads(as_json(derived(), principals([])))
-    assert len(told) == len(derived())
-    of_audit = {"principal": "User:audit", "role": "audit", "pattern": "literal", "host": "*", "permission": "Allow"}
-    assert {**of_audit, "resource": "topic", "name": "copied", "operation": "Read", "what": "result"} in told
 
 
 @pytest.mark.parametrize("given", ["stream", "boss=User:x", "stream=recount", "stream=User:"])

@@ -83,19 +83,6 @@ def test_a_log_that_grew_too_long_keeps_its_last_lines_and_its_writer(settings: 
     assert lines[-1] == b"and goes on"
 
 
-def test_the_log_of_a_driver_that_was_silent_for_long_keeps_its_writer(settings: Settings, tmp_path: Path) -> None:
-    """A stream whose topics are quiet logs nothing for weeks; what it said after that was nowhere."""
-    path = tmp_path / "logs/streams/orders.log"
-    with path.open("ab") as log:
-        os.utime(path, (0, 0))
-        would = remove_old(settings, NOW_MS, only_count=True)
-        assert path.read_bytes() == b"0123456789"
-        assert remove_old(settings, NOW_MS) == would
-        assert {freed.kind: (freed.files, freed.bytes) for freed in would}["logs of drivers"] == (1, 10)
-        log.write(b"failed\n")
-    assert path.read_bytes() == b"failed\n"
-
-
 @pytest.mark.parametrize("text", ["logs", "logs=", "logs=0 d", "logs=soon", "certificates=1 d"])
 def test_a_wrong_time_is_refused_and_told_with_the_other_faults_of_the_environment(text: str) -> None:
     with pytest.raises(InvalidDeclaration):

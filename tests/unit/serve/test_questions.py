@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -151,14 +149,6 @@ def test_a_question_that_means_nothing_is_an_error_that_says_what_does(
     ended = typed(*arguments)
     assert isinstance(ended.exception, Terminal)
     assert expected in ended.exception.expected
-
-
-def test_an_answer_needs_neither_spark_nor_kafka() -> None:
-    heavy = "{'pyspark', 'airflow', 'confluent_kafka', 'great_expectations', 'fastapi'}"
-    modules = "recount.serve.question, recount.serve.answer"
-    code = f"import sys, {modules}; print({heavy} & sys.modules.keys())"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown == "set()\n"
 
 
 DOCS = Path(__file__).parents[3] / "docs"

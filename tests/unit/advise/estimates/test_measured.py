@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -71,17 +70,6 @@ def test_the_table_and_the_batches_are_as_they_were_written(joined: TopologyEngi
 LAST = BatchTime(records=40_000, batch_ms=630, commit_ms=210)
 [JOIN] = [node for node in UNPAID.nodes() if isinstance(node, StreamStreamJoin)]
 KEY = field_column(JOIN.key)
-
-
-@pytest.mark.parametrize(
-    "said",
-    [{"batch_duration_ms": None}, {"commit_duration_ms": None}, {"batch_records": 999}, {"commit_duration_ms": 630}],
-    ids=str,
-)
-def test_a_batch_that_does_not_tell_is_not_measured(said: dict[str, int | None]) -> None:
-    assert BatchTime.of(STATUS) == LAST
-    assert BatchTime.of(replace(STATUS, **said)) is None  # type: ignore[arg-type]
-    assert BatchTime.of(None) is None
 
 
 def test_a_longer_batch_is_recommended_only_where_the_assumed_one_does_not_keep_up() -> None:

@@ -73,13 +73,6 @@ def test_what_is_derived_is_never_late_and_so_judges_nothing() -> None:
     assert not judge.notes
 
 
-def test_what_is_let_into_an_order_is_judged_again_by_windows_below() -> None:
-    windows = stream(CLICKS).in_order(grace="3 s").windowed_by(tumbling("10 s", grace="5 s"))
-    ordered, counting = judges_of(topology_of(windows.aggregate(n=count()).emit_final()))
-    assert any("judged again" in note for note in ordered.notes)
-    assert not counting.notes
-
-
 MIN, H = 60_000, 3_600_000
 NINETY = [2_000] * 50 + [110_000] * 40 + [2 * H + 1] * 10
 

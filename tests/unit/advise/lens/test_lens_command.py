@@ -17,10 +17,9 @@ from recount.advise.lens_answer import Figures, looked_at
 from recount.advise.lens_command import lens, told
 from recount.advise.lens_log import Modelled, NoModel, span_of
 from recount.declare.aggregates import count
-from recount.declare.expressions import col
 from recount.declare.registry import declared
 from recount.declare.topology import Topology, stream
-from recount.declare.windows import session, tumbling
+from recount.declare.windows import session
 from recount.profile.home import Project
 from recount.runtime.console import print_whole
 from recount.runtime.errors import Terminal
@@ -69,14 +68,6 @@ def test_the_operator_that_has_no_model_is_named(name: str, operator: str) -> No
     with pytest.raises(NoModel) as refused:
         Modelled.of(declared().topologies[name])
     assert operator in str(refused.value.given)
-
-
-def test_what_is_spread_twice_is_refused() -> None:
-    flow = stream(CLICKS).repartition(2).select_key(user=col("user")).windowed_by(tumbling("1 s", grace="0 s"))
-    twice = Topology(name="twice", sinks=[flow.aggregate(n=count()).emit_final().to(OUT)])
-    with pytest.raises(NoModel) as refused:
-        Modelled.of(twice)
-    assert refused.value.given == "repartition to 2, after which records are spread once more"
 
 
 def test_an_action_is_no_step() -> None:

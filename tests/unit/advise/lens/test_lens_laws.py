@@ -42,7 +42,6 @@ from recount.reference.topology_driver import TopologyDriver
 
 Places = set[tuple[int, int]]
 """Partition and offset."""
-TIME_WINDOWS = [windows for windows in WINDOWS if isinstance(windows, TimeWindows)]
 
 
 def judged(topology: Topology, log: ClickLog) -> pl.DataFrame:

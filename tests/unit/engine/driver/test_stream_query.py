@@ -9,7 +9,6 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
@@ -287,25 +286,6 @@ def test_a_stream_is_run_once_for_an_order_and_ended_first_where_a_new_run_is_wa
     last_epoch: int, is_at_work: bool, has_spoken: bool, answer: str
 ) -> None:
     assert answer_to(3, last_epoch, is_at_work=is_at_work, has_spoken=has_spoken) == answer
-
-
-def test_only_so_many_batches_are_processed_at_once() -> None:
-    turns, at_once, most = Turns(2, patience_s=30), [0], [0]
-    busy = threading.Lock()
-
-    def batch() -> None:
-        with turns():
-            with busy:
-                at_once[0] += 1
-                most[0] = max(most[0], at_once[0])
-            threading.Event().wait(0.01)
-            with busy:
-                at_once[0] -= 1
-
-    with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(batch) for _ in range(24)]:
-            done.result()
-    assert most[0] == 2
 
 
 def test_a_batch_that_fails_or_hangs_does_not_hold_up_the_other_streams_for_good() -> None:
