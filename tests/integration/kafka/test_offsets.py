@@ -67,11 +67,6 @@ def test_deleted_records_count_as_expired(connection: Connection, make_topic: Ma
     assert classify_gap(connection, topic, 0, 0, 6).expired == 6
 
 
-def test_a_range_beyond_the_log_is_refused(connection: Connection, make_topic: MakeTopic) -> None:
-    with pytest.raises(Terminal):
-        classify_gap(connection, make_topic("log"), 0, 0, 1)
-
-
 def test_lag_is_what_kafka_s_own_tool_says_and_counts_what_a_transaction_hides(
     connection: Connection, project: Project, make_topic: MakeTopic, unique: Callable[[str], str]
 ) -> None:
@@ -173,13 +168,6 @@ def test_the_offsets_of_the_group_rule_where_it_has_them(
     assert last_position(connection, stream.stream) is None
     [stands] = transaction.committed([(stream.source, 0)]).values()
     assert (stands.offset, stands.batch) == (100, 0)
-
-
-def test_a_position_that_was_forgotten_is_not_found(stream: OneBatch) -> None:
-    stream.commit(stream.open(), 0, [b"a"])
-    expire(stream)
-    stream.open().forget_position()
-    assert stream.open().committed([(stream.source, 0)]) == {}
 
 
 def test_an_open_transaction_of_another_stream_holds_up_nothing(

@@ -13,7 +13,7 @@ from tests.integration.kafka.conftest import MakeTopic
 
 from recount.declare.registry import Declarations
 from recount.declare.schema import LONG, STRING, RecordSchema
-from recount.declare.topics import DEFAULT_RETENTION_MS, Topic
+from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import require_topics
@@ -70,25 +70,6 @@ def test_a_topic_of_others_is_created_outside_the_embedded_profile_where_that_is
         apply(admin, [missing])
     apply(admin, plan(admin, [declared], "production", creates_others=True))
     assert eventually(lambda: action(connection, declared), "in step") == "in step"
-
-
-@pytest.mark.parametrize(
-    ("actual", "declared", "action"),
-    [
-        ("delete", "compact", "refuse"),
-        ("compact", "delete", "refuse"),
-        ("compact", "compact,delete", "refuse"),
-        ("compact,delete", "compact", "repair"),
-        ("compact,delete", "delete", "repair"),
-    ],
-)
-def test_a_cleanup_policy_may_only_be_changed_to_one_that_keeps_more(
-    connection: Connection, orders: Topic, actual: str, declared: str, action: str
-) -> None:
-    week = replace(orders, retention_ms=DEFAULT_RETENTION_MS)
-    bring_in_step(connection, replace(week, cleanup_policy=actual))  # type: ignore[arg-type]
-    [change] = plan(connection.admin(), [replace(week, cleanup_policy=declared)], "embedded")  # type: ignore[arg-type]
-    assert change.action == action
 
 
 def test_one_bad_topic_does_not_keep_the_others_from_being_handled(

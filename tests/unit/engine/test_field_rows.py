@@ -69,11 +69,3 @@ def _rejected(case: Case) -> list[tuple[str, int, int, int, str]]:
         if reason is not None:
             found.append((one.topic, one.partition, offset, one.at_ms, reason))
     return found
-
-
-def test_cases_share_no_topic_and_name_dead_letters_that_their_logs_have() -> None:
-    names = [name for case in CASES for name in (*case.partitions, *case.outputs)]
-    assert len(set(names)) == len(names)
-    assert len({case.name for case in CASES}) == len(CASES)
-    for case in CASES:
-        assert len(_rejected(case)) == len(case.dead_letters)

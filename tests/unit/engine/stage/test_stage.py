@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from threading import Lock
-
 import pytest
-from pyspark import cloudpickle
-from tests.unit.engine.engine import NOW_MS, LogRecord, arrow_batch
+from tests.unit.engine.engine import NOW_MS, LogRecord
 from tests.unit.engine.topology_engine import TopologyEngine
 
 from recount.declare.aggregates import count, total
@@ -15,11 +12,7 @@ from recount.declare.schema import BOOLEAN, LONG, STRING, RecordSchema, decimal
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
-from recount.engine.exchange.graph_part import GraphPlan
-from recount.engine.operators.partition_clock import PartitionClock
-from recount.engine.source.checkpoint import BatchRange
 from recount.engine.stage.record_stage import RecordSteps
-from recount.runtime.errors import Terminal
 
 PURCHASES = Topic(name="purchases", key="id", value=RecordSchema.of(region=STRING, amount=decimal(9, 2)))
 TUMBLING = tumbling("10 s", grace="2 s")
@@ -51,15 +44,6 @@ def test_a_bad_record_is_rejected_with_its_bytes_and_does_not_advance_stream_tim
     assert (counts.dead_lettered, counts.late) == ((1, 0) if reason else (0, 1))
 
 
-def test_a_task_takes_the_records_of_one_partition_and_says_nothing_without_any() -> None:
-    plan = GraphPlan(topology=TOPOLOGY)
-    stage = plan.stage(BatchRange(batch=0, timestamp_ms=NOW_MS, start={}, end={}), PartitionClock.after(None))
-    assert list(stage(iter([arrow_batch("purchases", 0, 0, [])]))) == []
-    batches = [arrow_batch("purchases", partition, 0, [purchase(1_000)]) for partition in (0, 1)]
-    with pytest.raises(Terminal):
-        list(stage(iter(batches)))
-
-
 ORDERS = Topic(
     name="orders",
     key="id",
@@ -78,20 +62,4 @@ def test_only_the_fields_that_are_read_are_columns() -> None:
     assert steps.columns == {"orders": ["region", "amount", "vip", "at"]}
 
 
-_ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(user=STRING, amount=LONG, note=STRING))
 _LARGE, _SMALL = (Topic(name=name, key="id") for name in ("large", "small"))
-
-
-def test_what_only_filters_and_projects_is_done_when_it_leaves_the_tasks() -> None:
-    amounts = stream(_ORDERS).select("amount")
-    sinks = [amounts.filter(col("amount") > 9).to(_LARGE), amounts.filter(col("amount") <= 9).to(_SMALL)]
-    steps = RecordSteps(Topology(name="routes", sinks=sinks))
-    assert list(steps.sinks.values()) == sinks
-    assert steps.handed_on == {}
-
-
-def test_a_task_is_not_sent_the_functions_that_the_driver_runs() -> None:
-    held = Lock()
-    amounts = stream(_ORDERS).select("amount")
-    both = amounts.merge(amounts.peek(lambda _: held.release()))
-    assert cloudpickle.dumps(RecordSteps(Topology(name="peeked", sinks=[both.to(_LARGE)])))
