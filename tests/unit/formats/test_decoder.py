@@ -154,18 +154,9 @@ def told(written: str, kind: object, *, nested: bool = False) -> Decimal | None:
 @pytest.mark.parametrize(
     ("written", "kind"),
     [
-        ("990.56", SHORT),
-        ("-0.5", SHORT),
-        ("12.340", SHORT),
-        ("1e2", SHORT),
-        ("-0.00", SHORT),
-        ("9999999999999.99", SHORT),
-        ("9007199254740993", WHOLE),
-        (NINES, WHOLE),
-        ("-" + NINES, WHOLE),
-        ("9" * 20 + "." + "9" * 18, WIDE),
-        ("0.300000000000000004", WIDE),
-        ("1e-18", WIDE),
+        *(("990.56", SHORT), ("-0.5", SHORT), ("12.340", SHORT), ("1e2", SHORT), ("-0.00", SHORT)),
+        *(("9999999999999.99", SHORT), ("9007199254740993", WHOLE), (NINES, WHOLE), ("-" + NINES, WHOLE)),
+        *(("9" * 20 + "." + "9" * 18, WIDE), ("0.300000000000000004", WIDE), ("1e-18", WIDE)),
     ],
 )
 def test_a_decimal_is_the_number_as_written_with_and_without_quotes(
