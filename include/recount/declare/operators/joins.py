@@ -22,6 +22,7 @@ JoinKind = Literal["inner", "left", "outer"]
 AsOf = Literal["event", "arrival"]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Join:
     """Two inputs of equal key; what leaves has the left side's key and the fields of both.
 
@@ -73,8 +74,6 @@ class StreamStreamJoin(Join):
     more: ``ts + before + after + grace < frontier``.
     """
 
-    left: Node
-    right: Node
     kind: JoinKind
     before_ms: int
     after_ms: int
@@ -101,8 +100,6 @@ class StreamTableJoin(Join):
     of any time.
     """
 
-    left: Node
-    right: Node
     kind: Literal["inner", "left"]
     grace_ms: int | None = None
     by: Expression | None = None
@@ -155,8 +152,6 @@ class StreamTableJoin(Join):
 class TableTableJoin(Join):
     """One row per key from the latest of both tables; a new result whenever either side changes."""
 
-    left: Node
-    right: Node
     kind: JoinKind
 
     def __str__(self) -> str:

@@ -69,7 +69,6 @@ class Source:
 class Filter(OneInput):
     """Keeps the records for which ``predicate`` is true; false and null do not pass."""
 
-    input: Node
     predicate: Expression
 
     def __post_init__(self) -> None:
@@ -85,7 +84,6 @@ class WithFields(OneInput):
 
     row_wise = True
 
-    input: Node
     added: Mapping[str, Expression]
 
     def __post_init__(self) -> None:
@@ -147,7 +145,6 @@ class WindowedAggregate(OneInput):
     Windows without bounds (all time, last n) leave the key and the aggregates only, and never emit a final result.
     """
 
-    input: Node
     windows: Windows
     aggregates: Mapping[str, Aggregate]
     emission: Emission

@@ -19,7 +19,7 @@ from recount.runtime.errors import Terminal, require
 from recount.runtime.times import readable
 
 if TYPE_CHECKING:
-    from recount.declare.operators.nodes import Node
+    pass
 
 Row = Mapping[str, Any]
 
@@ -38,7 +38,6 @@ class Deduplicate(OneInput):
     late when ``ts + horizon < stream time``; a duplicate does not prolong the horizon; a null id is dropped.
     """
 
-    input: Node
     by: Expression
     horizon_ms: int
     partitioned: bool
@@ -66,7 +65,6 @@ class InOrder(OneInput):
     left. Null keys and null values pass.
     """
 
-    input: Node
     grace_ms: int
 
     @property
@@ -118,7 +116,6 @@ class Process(OneInput):
     A record for which ``on_record`` raises is set aside, and has changed nothing; a timer that raises fails the stream.
     """
 
-    input: Node
     on_record: Callable[[Row, KeyState], Iterable[Row]]
     on_timer: Callable[[int, KeyState], Iterable[Row]] | None
     made: Mapping[str, FieldType]

@@ -22,6 +22,7 @@ MERGED_FROM = "merged_from"
 """The field in which a cogroup says which stream a record came from."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class OneInput:
     """An operator with one input whose key, and unless it says otherwise fields, pass unchanged."""
 
@@ -48,7 +49,6 @@ class Select(OneInput):
 
     row_wise = True
 
-    input: Node
     chosen: Mapping[str, Expression]
 
     def __post_init__(self) -> None:
@@ -74,7 +74,6 @@ class FlatMap(OneInput):
     rows; a row's missing fields are null. A null value passes as it is. A record for which it raises is set aside.
     """
 
-    input: Node
     function: Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]]
     made: Mapping[str, FieldType]
     word: str = "flat-map"
@@ -100,7 +99,6 @@ class Peek(OneInput):
     An action is outside exactly-once: a replayed batch shows its records again.
     """
 
-    input: Node
     action: Callable[[Mapping[str, Any]], None]
 
     def __post_init__(self) -> None:
@@ -123,7 +121,6 @@ class Foreach(Peek):
 class Repartition(OneInput):
     """Spreads the records over ``partitions`` tasks by key. Where work is done, never what comes out."""
 
-    input: Node
     partitions: int
 
     def __post_init__(self) -> None:
@@ -137,7 +134,6 @@ class Repartition(OneInput):
 class Writing(OneInput):
     """Writes to ``topic`` and to the Delta table ``table``, exactly once each."""
 
-    input: Node
     topic: Topic
     table: str
 

@@ -28,7 +28,6 @@ class ToTable(OneInput):
     change older than the latest is history only. A lookup as of the event's time makes no difference between the two.
     """
 
-    input: Node
     versioned: bool = False
 
     def __str__(self) -> str:
@@ -41,7 +40,6 @@ class TableFilter(OneInput):
 
     row_wise = True
 
-    input: Node
     predicate: Expression
 
     def __post_init__(self) -> None:
@@ -97,7 +95,6 @@ class Suppress(OneInput):
     time. With more than ``max_rows`` rows held the oldest goes early.
     """
 
-    input: Node
     limit_ms: int
     max_rows: int | None = None
 
