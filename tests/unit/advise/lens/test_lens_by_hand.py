@@ -10,7 +10,7 @@ from tests.unit.advise.lens.lens_logs import Click, ClickLog, counted, engines, 
 
 from recount.advise.engine_clocks import murmur2
 from recount.declare.topology import Topology
-from recount.declare.windows import hopping, session, tumbling
+from recount.declare.windows import hopping, tumbling
 
 
 def ann(*times_ms: int, partition: int = 0) -> list[Click]:
@@ -28,29 +28,6 @@ def test_kafka_streams_drops_what_its_own_test_says() -> None:
     kafka_streams, _ = engines(answer)
     assert counted(kafka_streams) == dict.fromkeys(counted(kafka_streams), (0, 0)) | {"dropped": (7, 7)}
     assert (answer.said["late"], answer.said["results"]) == (7, 3)  # [195, 205), [200, 210), [105, 115)
-
-
-def test_a_partition_that_lags_is_lost_to_kafka_streams_once_a_batch_lies_between() -> None:
-    """Partition 1 is 50 ms behind. Of batch 0 the order is open: its record is dropped if it comes last."""
-    behind = keyed_again(tumbling("10 ms", grace="0 ms"), tasks=1)
-    log = ClickLog([[*ann(51), *ann(1, partition=1)], ann(12, partition=1)])
-    kafka_streams, _ = engines(log.answer(behind))
-    assert counted(kafka_streams) == dict.fromkeys(counted(kafka_streams), (1, 2)) | {"added": (0, 0)}
-    assert kafka_streams["records"] == [
-        {"place": "clicks-1@1", "is_certain": True, "key": "ann", "time_ms": 12},
-        {"place": "clicks-1@0", "is_certain": False, "key": "ann", "time_ms": 1},
-    ]
-
-
-@pytest.mark.parametrize(("gap_after", "drops"), [(16, 0), (15, 1)])
-def test_a_session_of_spark_ends_for_a_record_by_itself(gap_after: int, drops: int) -> None:
-    """Gap 5, watermark 20 ms: a record of 15 has ended, one of 16 has not; that of 10 to 14 has left the state."""
-    log = ClickLog([ann(10, 12, 14), ann(23), ann(23), ann(gap_after, partition=1)])
-    topology = keyed_again(session("5 ms", grace="3 ms"))
-    _, structured_streaming = engines(log.answer(topology))
-    assert counted(structured_streaming)["dropped"] == (drops, drops)
-    [changed] = [one for one in structured_streaming["results"] if one["window_start"] == 10]
-    assert [row["clicks"] for row in changed["theirs_at_most_dropped"]] == ([3] if drops else [3, 1])
 
 
 @pytest.mark.parametrize(

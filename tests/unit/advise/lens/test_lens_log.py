@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.batch_proofs import a_proof
-from tests.unit.advise.lens.lens_logs import ClickLog, click_logs, in_log, kept_key
+from tests.unit.advise.lens.lens_logs import ClickLog, in_log, kept_key
 
 from recount.advise.engine_clocks import kafka_streams, structured_streaming
 from recount.advise.lens_log import NEVER, Modelled, Reaching, Span, reaching, span_of
@@ -46,19 +43,6 @@ def test_of_sessions_and_where_a_partition_lags_more_is_read_and_the_end_cuts_by
 def test_an_interval_without_records_is_refused() -> None:
     with pytest.raises(Terminal, match="clicks has read no record then"):
         LOG.span(TEN, start_ms=6_000)
-
-
-@given(log=click_logs(partitions=3), size=st.integers(1, 8))
-def test_batches_of_so_many_hold_every_offset_once_and_no_more_than_asked_for(log: ClickLog, size: int) -> None:
-    """Each partition with records gets one at least, as in Spark: so a batch can have one more for each of them."""
-    span = log.span(TEN)
-    cut = span.in_batches_of(size)
-    read = sorted((p, at) for p, (start, end) in span.ranges.items() for at in range(start, end))
-    places = pl.DataFrame(read, {"partition": pl.Int32(), "offset": pl.Int64()}, orient="row")
-    within = places.join_asof(cut.cuts.sort("offset", "batch"), on="offset", by="partition", check_sortedness=False)
-    counts = within.group_by("batch").agg(n=pl.len(), partitions=pl.col("partition").n_unique())
-    assert counts["batch"].sort().to_list() == list(range(cut.batches))
-    assert (counts["n"] <= size + counts["partitions"]).all()
 
 
 VISITS = Topic(name="visits", key="id", value=RecordSchema.of(user=STRING, room=LONG, at=LONG, required=("room",)))
