@@ -11,7 +11,7 @@ import pytest
 from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.providers.fab.auth_manager.fab_auth_manager import FabAuthManager
-from airflow.providers.fab.auth_manager.models import User, metadata
+from airflow.providers.fab.auth_manager.models import Role, User, metadata
 from airflow.providers.fab.auth_manager.security_manager.override import FabAirflowSecurityManagerOverride
 from airflow.providers.fab.www.security_appless import ApplessAirflowSecurityManager
 from sqlalchemy import create_engine
@@ -21,7 +21,7 @@ from recount.airflow.dag_factory import KINDS, recount_dags
 from recount.airflow.links import CONTROL, MAINTENANCE, TOPICS
 from recount.airflow.roles import FAB, ROLES, bring_in_step, dag_ids, require_fab
 from recount.declare.registry import declared
-from recount.runtime.errors import Terminal
+from recount.runtime.errors import Terminal, Transient
 
 MODULES = "topologies"
 STREAM = "revenue-by-region"
@@ -114,6 +114,20 @@ def test_what_a_role_must_not_have_is_taken_from_it_and_other_roles_keep_theirs(
     assert bring_in_step(manager, VIEWER, wanted) == f"{len(wanted) - 1} added, 1 removed"
     assert kept(manager, VIEWER) == wanted
     assert kept(manager, "of-others") == BEFORE
+
+
+class Refusing(ApplessAirflowSecurityManager):
+    """A database that does not take one permission; FAB logs that, and goes on."""
+
+    def add_permission_to_role(self, role: Role, permission: Any) -> None:
+        if permission.resource.name != "Plugins":
+            super().add_permission_to_role(role, permission)
+
+
+def test_a_permission_that_the_database_has_not_taken_is_told(manager: FabAirflowSecurityManagerOverride) -> None:
+    with pytest.raises(Transient) as raised:
+        bring_in_step(Refusing(session=cast("Session", manager.session)), VIEWER, PERMISSIONS[VIEWER])
+    assert raised.value.given == "1 permissions missing, 0 too many"
 
 
 @pytest.mark.parametrize("configured", [None, "no.such.AuthManager"])

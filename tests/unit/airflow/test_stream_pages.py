@@ -25,6 +25,7 @@ from recount.kafka.lags import PartitionLag, StreamLag
 from recount.kafka.status import StreamStatus
 from recount.pages.stream_lines import BrokersSay, BrokerWatch
 from recount.runtime.settings import Settings
+from recount.tables.places import Tables
 
 STREAM = "revenue-by-region"
 HOSTILE = "</td><script>alert(1)</script><img src=//evil.example/x onerror=alert(1)>"
@@ -185,6 +186,17 @@ def test_each_audit_is_a_square_that_leads_to_its_certificate(shop: ShownShop, c
     assert "3" in row(page(client, "/"), STREAM).split()
 
 
+def test_a_certificate_that_cannot_be_read_is_a_square_of_its_own(shop: ShownShop, client: TestClient) -> None:
+    shop.certify(STREAM, 3)
+    assert "EU 1970-01-01 00:00 to 00:05 orders 5 → 6 1" in text_of(page(client, f"/streams/{STREAM}")), "a miss"
+    folder = shop.root / "reports" / "certificates" / STREAM
+    for number, text in enumerate(("{", "[]", '{"outcome": "match"}', '{"outcome": 5}', "[" * 9_999)):
+        (folder / f"{number}.json").write_text(text)
+    html = page(client, f"/streams/{STREAM}")
+    assert html.count('class="night unreadable" href') == 5
+    assert html.count('class="night ok" href') == 3
+
+
 @pytest.fixture
 def written(shop: ShownShop) -> WrittenStream:
     """Two batches of twelve orders, a minute apart."""
@@ -212,6 +224,15 @@ def test_partitions_rates_and_state_come_from_the_tables(
     assert "0.2/s" in said  # twelve records in a minute
     assert "a partition has not had a record yet" in said
     assert "source orders" in said
+
+
+def test_tables_that_are_damaged_are_a_sentence(shop: ShownShop, client: TestClient, written: WrittenStream) -> None:
+    log = Path(Tables(shop.settings.data).state("product-revenue")) / "_delta_log"
+    for file in log.glob("*.json"):
+        file.write_text("no JSON")
+    said = text_of(page(client, "/streams/product-revenue"))
+    assert "the tables of product-revenue could not be read" in said
+    assert "They are in the tables, which could not be read: see above." in said
 
 
 def test_where_nothing_is_there_yet_each_part_is_a_sentence(shop: ShownShop, client: TestClient) -> None:

@@ -13,10 +13,11 @@ import pytest
 from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.engine.engine import LogRecord
+from tests.unit.engine.engine import NOW_MS, LogRecord, arrow_batch
 from tests.unit.formats.served_registry import served
 from tests.unit.formats.test_keys_of_bytes import archive_erasure
 from tests.unit.formats.three_readers import OUT, by_all, by_stream_and_recompute
+from tests.whole_topic import whole_topic
 
 from recount.declare.aggregates import total
 from recount.declare.changes import Additions
@@ -28,7 +29,10 @@ from recount.declare.schema import BYTES, DOUBLE, LONG, STRING, TIMESTAMP, Recor
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
-from recount.runtime.errors import VARIABLE, InvalidDeclaration
+from recount.engine.stage.intake import Intake
+from recount.profile.daemon import free_ports
+from recount.recompute.decoding import DecodePass
+from recount.runtime.errors import VARIABLE, InvalidDeclaration, RegistryUnreachable
 from recount.tables.places import Tables
 from recount.testing import TopologyDriver
 
@@ -168,6 +172,16 @@ def test_a_key_in_protobuf_has_fields_too() -> None:
         "schema",
         "undecodable",
     ]
+
+
+def test_a_registry_that_does_not_answer_makes_no_key_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, f"http://127.0.0.1:{free_ports(1)[0]}")
+    [source] = Topology(name="copy", sinks=[stream(replace(TOPIC, key_form="avro")).to(OUT)]).sources
+    batch = arrow_batch("events", 0, 0, keyed(_of_schema(1, b"\x0e\x00")))
+    with pytest.raises(RegistryUnreachable):
+        Intake(source, ["n"], needs_key=True, latest_ms=NOW_MS).take(batch)
+    with pytest.raises(RegistryUnreachable):
+        next(DecodePass(flow=whole_topic(source=source, needs_record_key=True), limits={})(iter([batch])))
 
 
 @pytest.mark.parametrize("form", ["json", "avro", "protobuf"])

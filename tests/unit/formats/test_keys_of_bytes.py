@@ -15,6 +15,7 @@ from tests.unit.engine.engine import LogRecord
 from tests.unit.formats.three_readers import OUT, by_all
 
 from recount.declare.aggregates import count
+from recount.declare.fingerprint import Declared
 from recount.declare.groups import Archive
 from recount.declare.operators.keys_and_fields import raw_key
 from recount.declare.operators.nodes import KEY
@@ -24,6 +25,7 @@ from recount.declare.topology import Topology, stream
 from recount.declare.windows import tumbling
 from recount.lifecycle.archived_records import ArchiveErasure
 from recount.lifecycle.erasing import Order
+from recount.runtime.errors import InvalidDeclaration
 from recount.runtime.settings import Settings
 from recount.tables.places import Tables
 
@@ -48,6 +50,16 @@ def test_any_bytes_are_a_key_in_base64_and_lead_back_to_them(key: bytes) -> None
     text = key_by_all(BYTES, key)
     assert text is not None
     assert raw_key(BYTES, text) == key
+
+
+def test_the_form_of_a_key_is_another_meaning_and_only_of_sources() -> None:
+    text, raw = (Declared.of(grouped(topic)) for topic in (TEXT, BYTES))
+    assert text.fingerprint != raw.fingerprint
+    assert "key_form" not in str(text.document)
+    with pytest.raises(InvalidDeclaration, match="read only"):
+        stream(TEXT).to(replace(OUT, key_form="bytes"))
+    with pytest.raises(InvalidDeclaration, match="key_form"):
+        replace(TEXT, key_form="hex")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

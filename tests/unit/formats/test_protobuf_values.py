@@ -46,6 +46,7 @@ from recount.formats.protobuf_resolution import ProtobufDecoder
 from recount.formats.schema_registry import UnknownSchema
 from recount.recompute.registry_parsing import ProtobufParser
 from recount.recompute.rules.value_rules import Bad
+from recount.runtime.errors import RegistryUnreachable
 from recount.runtime.protobuf_files import FILE, Files, descriptors
 
 FILES = {syntax: order_file(syntax) for syntax in ("proto2", "proto3")}
@@ -547,3 +548,12 @@ def test_a_file_that_refers_to_others_is_read_with_them_whatever_options_and_ser
         told = by_both([wire(7, body) for body in bodies], declared, lambda _, files=files: files)
         nothing = dict.fromkeys(declared.fields)
         assert told == [{**nothing, "currency": "EUR"}, {**nothing, "tip": 2}, {**nothing, "n": 7}]
+
+
+def test_a_registry_that_does_not_answer_makes_no_record_bad() -> None:
+    def unreachable(_: int) -> Files:
+        raise RegistryUnreachable("a test")
+
+    for read in (by_stream, by_recompute):
+        with pytest.raises(RegistryUnreachable):
+            read([wire(7, b"")], DECLARED, unreachable)

@@ -24,6 +24,14 @@ def test_a_home_is_held_by_one_command_at_a_time(tmp_path: Path) -> None:
         pass
 
 
+def test_only_the_owner_reads_a_home_and_a_deleted_one_leaves_nothing(tmp_path: Path) -> None:
+    home = Home(path=tmp_path / "home")
+    home.create()
+    assert home.path.stat().st_mode & 0o077 == 0
+    home.delete()
+    assert not home.path.exists()
+
+
 def test_the_environment_moves_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("RECOUNT_HOME", raising=False)
     assert Home.of(tmp_path).path == tmp_path / ".recount"

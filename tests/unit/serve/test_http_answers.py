@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from threading import Thread
@@ -25,12 +26,16 @@ from hypothesis import settings as drawing
 from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 from tests.eventually import eventually
 from tests.unit.serve.test_questions import BY_NUMBER
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals, listened, recorded_ms
 
 from recount.declare.registry import Declarations, declared
+from recount.declare.schema import LONG, RecordSchema
+from recount.declare.topics import Topic
+from recount.declare.topology import Topology, stream
 from recount.profile.daemon import LOOPBACK, free_ports
 from recount.runtime.errors import RecountError, Terminal, Transient
 from recount.runtime.settings import Settings
@@ -307,6 +312,21 @@ def test_two_routes_of_one_name_are_refused_and_one_that_is_said_twice_is_not(tm
     with pytest.raises(Terminal, match="two routes of one name"):
         server.app(TOKEN, ["stats=product-revenue", "stats=order-counts"])
     assert server.app(TOKEN, ["stats=product-revenue", "stats=product-revenue", "counts=order-counts"])
+
+
+def test_each_operation_of_openapi_has_an_id_of_its_own_however_streams_and_topics_are_called(tmp_path: Path) -> None:
+    """Programs that make clients of the document refuse it otherwise."""
+    events = stream(Topic(name="events", key="id", value=RecordSchema.of(n=LONG)))
+    named = [
+        Topology(name=name, sinks=[events.to(Topic(name=topic, key="id"))])
+        for name, topic in (("a-b", "c"), ("a", "b-c"))
+    ]
+    server = replace(
+        served(tmp_path), declarations=Declarations(topologies={one.name: one for one in named}, topics={})
+    )
+    document = TestClient(server.app(TOKEN)).get("/openapi.json", headers=KNOWN).json()
+    ids = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
+    assert len(ids) == len(set(ids)) == 9
 
 
 def statuses(app: ASGIApp, times: int, address: str = "10.0.0.1", **headers: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -241,6 +242,14 @@ def test_an_archive_goes_on_when_kafka_is_behind_or_silent_and_is_refused_when_k
     for last in (proof(0, 4, 50), None):
         with pytest.raises(OutOfStep, match="older than what Kafka has"):
             resumed(last, kafka("0/5", 60), None, delta_first=True)
+
+
+def test_the_tables_that_a_proof_names_survive_its_text() -> None:
+    said = json.dumps(json.loads(proof(0, 4, 50).to_json()) | {"appended": {"late": [ID, 3]}})
+    found = BatchProof.from_json(said)
+    assert found is not None
+    assert found.appended == {"late": (ID, 3)}
+    assert BatchProof.from_json(found.to_json()) == found
 
 
 TOPOLOGY = declared().topology("revenue-by-region")
