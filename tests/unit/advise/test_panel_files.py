@@ -6,7 +6,6 @@ import json
 from functools import partial
 from pathlib import Path
 
-import pytest
 from tests.unit.advise.grace.planted import misses_of, planted, with_misses
 from tests.unit.advise.lens.test_lens_command import answered
 from tests.unit.audit.documents import findings
@@ -20,14 +19,8 @@ from recount.runtime.settings import Settings
 NAME = "revenue-by-region"
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    places = dict.fromkeys(("data", "checkpoints", "reports", "logs", "run", "jars"), str(tmp_path))
-    return Settings(profile="embedded", bootstrap_servers="127.0.0.1:1", **places)
-
-
-def test_each_longer_grace_is_a_row_below_what_is_recommended(settings: Settings, tmp_path: Path) -> None:
-    stream = planted(tmp_path)
+def test_each_longer_grace_is_a_row_below_what_is_recommended(settings: Settings) -> None:
+    stream = planted(Path(settings.data))
     stream.audit(3)
     with_misses(stream, "night-3", misses_of(stream))
     write_panels(settings, stream.topology)
@@ -63,10 +56,8 @@ def test_what_cannot_be_told_is_a_sentence(settings: Settings) -> None:
     assert "the lens has no model of section-visits" in (lens / "section-visits.json").read_text()
 
 
-def test_the_newest_audit_is_the_one_with_the_highest_number_whatever_it_is_called(
-    settings: Settings, tmp_path: Path
-) -> None:
-    stream = planted(tmp_path)
+def test_the_newest_audit_is_the_one_with_the_highest_number_whatever_it_is_called(settings: Settings) -> None:
+    stream = planted(Path(settings.data))
     for audit, ms in (("night-1", 7), ("by-hand", 9)):
         batch = {"batch": "0/0", "batch_timestamp_ms": ms}
         said = findings(audit) | {"stream": NAME, "covers": {"from": batch, "to": batch, "judged_before": None}}

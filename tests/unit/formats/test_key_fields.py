@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -33,6 +32,7 @@ from recount.engine.stage.intake import Intake
 from recount.profile.daemon import free_ports
 from recount.recompute.decoding import DecodePass
 from recount.runtime.errors import VARIABLE, InvalidDeclaration, RegistryUnreachable
+from recount.runtime.settings import Settings
 from recount.tables.places import Tables
 from recount.testing import TopologyDriver
 
@@ -254,7 +254,7 @@ def test_what_no_key_can_be_is_refused_where_it_is_declared() -> None:
 
 
 @pytest.mark.usefixtures("registry")
-def test_an_archive_finds_all_records_whose_key_says_the_same(tmp_path: Path) -> None:
+def test_an_archive_finds_all_records_whose_key_says_the_same(settings: Settings) -> None:
     topic = replace(TOPIC, key_form="avro")
     keys = [
         _of_schema(1, b"\x0e\x02\x02\x04EU"),
@@ -267,6 +267,6 @@ def test_an_archive_finds_all_records_whose_key_says_the_same(tmp_path: Path) ->
         {"partition": [0] * 5, "offset": list(range(5)), "key": keys},
         schema={"partition": pl.Int32(), "offset": pl.Int64(), "key": pl.Binary()},
     )
-    erasure = archive_erasure(tmp_path, Archive(topic=topic), '{"customer":7,"region":"EU"}')
+    erasure = archive_erasure(settings, Archive(topic=topic), '{"customer":7,"region":"EU"}')
     write_deltalake(Tables(erasure.settings.data).archive("events"), frame.to_arrow())
     assert erasure.places() == [(0, 0), (0, 1)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -73,34 +72,23 @@ def test_the_form_of_a_key_is_another_meaning_and_only_of_sources() -> None:
     ],
 )
 def test_an_archive_finds_the_records_of_a_key_by_its_form(
-    tmp_path: Path, form: KeyForm, key: str, offsets: list[int]
+    settings: Settings, form: KeyForm, key: str, offsets: list[int]
 ) -> None:
     topic = replace(TEXT, key_form=form)
-    settings = _settings(tmp_path)
     keys = [b"ann", b"\1\2", b"ann", b"AQI=", None]
     rows = {"partition": [0] * 5, "offset": list(range(5)), "key": keys}
     frame = pl.DataFrame(rows, schema={"partition": pl.Int32(), "offset": pl.Int64(), "key": pl.Binary()})
     write_deltalake(Tables(settings.data).archive("events"), frame.to_arrow())
-    erasure = archive_erasure(tmp_path, Archive(topic=topic), key, grouped(topic))
+    erasure = archive_erasure(settings, Archive(topic=topic), key, grouped(topic))
     assert erasure.places() == [(0, offset) for offset in offsets]
     # a reader that declares the key otherwise has it in its rows, too
     both = replace(erasure, declared=Archive(topic=TEXT), order=_order("AQI="))
     assert both.places() == [(0, offset) for offset in ([1, 3] if form == "bytes" else [3])]
 
 
-def archive_erasure(folder: Path, archive: Archive, key: str, *readers: Topology) -> ArchiveErasure:
-    """Of the ``key``, whose records lie below ``folder``."""
-    return ArchiveErasure(settings=_settings(folder), declared=archive, readers=readers, order=_order(key))
-
-
-def _settings(folder: Path) -> Settings:
-    return Settings(
-        profile="embedded",
-        bootstrap_servers="localhost:9092",
-        jars=str(folder),
-        topologies="none",
-        **{name: str(folder / name) for name in ("data", "checkpoints", "reports", "logs", "run")},
-    )
+def archive_erasure(settings: Settings, archive: Archive, key: str, *readers: Topology) -> ArchiveErasure:
+    """Of the ``key``, whose records lie where the ``settings`` say."""
+    return ArchiveErasure(settings=settings, declared=archive, readers=readers, order=_order(key))
 
 
 def _order(key: str) -> Any:

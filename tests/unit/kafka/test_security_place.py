@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,20 +73,18 @@ def test_a_file_of_either_form_says_the_same_to_clients_and_to_spark(name: str, 
     assert jaas.endswith('password="s3cr\\\\et \\"quoted\\" = ;\'";')
 
 
-def test_the_role_of_a_process_is_put_in_the_place(tmp_path: Path) -> None:
+def test_the_role_of_a_process_is_put_in_the_place(tmp_path: Path, settings: Settings) -> None:
     for role in ("audit", "admin"):
         kept(tmp_path, {**SCRAM, "sasl.username": f"of-{role}"}, f"{role}.properties")
-    folders = dict.fromkeys(("data", "checkpoints", "reports", "logs", "run", "jars"), str(tmp_path))
     place = str(tmp_path / "{role}.properties")
-    settings = Settings(profile="embedded", bootstrap_servers="127.0.0.1:1", kafka_security=place, **folders)
+    settings = replace(settings, kafka_security=place)
     assert Connection.of(settings.acting_as("audit")).security["sasl.username"] == "of-audit"
     assert Connection.of(settings).security["sasl.username"] == "of-admin"
 
 
-def test_neither_text_nor_environment_nor_options_show_a_secret(tmp_path: Path) -> None:
+def test_neither_text_nor_environment_nor_options_show_a_secret(tmp_path: Path, settings: Settings) -> None:
     place = str(kept(tmp_path, SCRAM))
-    folders = dict.fromkeys(("data", "checkpoints", "reports", "logs", "run", "jars"), str(tmp_path))
-    settings = Settings(profile="embedded", bootstrap_servers="127.0.0.1:1", kafka_security=place, **folders)
+    settings = replace(settings, kafka_security=place)
     connection = Connection.of(settings)
     shown = [connection, connection.security, connection.of_spark, connection.security.of_clients(), settings]
     assert SECRET in dict(connection.security.of_clients()).values()

@@ -279,12 +279,6 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    folders = {name: str(tmp_path / name) for name in ("data", "checkpoints", "reports", "logs", "run", "jars")}
-    return Settings(profile="embedded", bootstrap_servers="127.0.0.1:1", **folders)
-
-
-@pytest.fixture
 def work(settings: Settings) -> TopologyWork:
     return TopologyWork(TOPOLOGY, settings.data)
 
