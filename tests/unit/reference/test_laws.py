@@ -17,7 +17,7 @@ from recount.declare.flow import RecordStream
 from recount.declare.schema import LONG, STRING, RecordSchema, list_of
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream
-from recount.declare.windows import ClosingWindows, SessionWindows, SlidingWindows, TimeWindows, all_time, last_n
+from recount.declare.windows import ClosingWindows, SessionWindows, SlidingWindows, TimeWindows
 from recount.reference.topology_driver import TopologyDriver
 
 EVENTS = Topic(name="events", key="id", value=RecordSchema.of(who=STRING, n=LONG))
@@ -65,44 +65,18 @@ def interleavings(log: Log, data: st.DataObject) -> list[tuple[int, int]]:
     return order
 
 
-def play(flow: RecordStream, log: Log, order: Sequence[tuple[int, int]], cuts: frozenset[int] = frozenset()) -> Any:
-    """Feed the log in ``order``, with a batch ending before each index in ``cuts``; then let all time pass."""
+def play(flow: RecordStream, log: Log, order: Sequence[tuple[int, int]]) -> Any:
+    """Feed the log in ``order``, all of it as one batch; then let all time pass."""
     driver = TopologyDriver(Topology(name="law", sinks=[flow.to(OUT)]))
-    batches: list[list[tuple[int, int]]] = [[]]
-    for index, place in enumerate(order):
-        if index in cuts:
-            batches.append([])
-        batches[-1].append(place)
-    for batch in batches:
-        with driver.batch():
-            for partition, index in batch:
-                who, at = log[partition][index]
-                value = {"who": who, "n": 100 * partition + index}
-                driver.pipe("events", key="x", value=value, timestamp_ms=at, partition=partition)
+    with driver.batch():
+        for partition, index in order:
+            who, at = log[partition][index]
+            value = {"who": who, "n": 100 * partition + index}
+            driver.pipe("events", key="x", value=value, timestamp_ms=at, partition=partition)
     driver.advance_to(END_MS)
     late = {(row.partition, row.offset, row.window_start, row.window_end) for row in driver.late}
     latest = {(out.key, out.window): out.value for out in driver.outputs("out")}
     return {place: value for place, value in latest.items() if value is not None}, late, driver.fates
-
-
-@pytest.mark.parametrize("windows", WINDOWS, ids=str)
-@law
-@given(log=logs, data=st.data())
-def test_results_do_not_depend_on_how_the_partitions_were_interleaved(
-    windows: ClosingWindows, log: Log, data: st.DataObject
-) -> None:
-    one, other = (play(final(windows), log, interleavings(log, data)) for _ in range(2))
-    assert one == other
-
-
-@pytest.mark.parametrize("windows", [*WINDOWS, all_time(), last_n(3)], ids=str)
-@law
-@given(log=logs, data=st.data())
-def test_results_do_not_depend_on_where_batches_were_cut(windows: Any, log: Log, data: st.DataObject) -> None:
-    order = interleavings(log, data)
-    cuts = st.frozensets(st.integers(1, 36))
-    one, other = (play(counted(windows), log, order, data.draw(cuts)) for _ in range(2))
-    assert one == other
 
 
 @pytest.mark.parametrize("windows", WINDOWS, ids=str)
