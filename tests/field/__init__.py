@@ -4,7 +4,7 @@ A case (``case.Case``) is a topology, a log and the right outcome, worked out by
 
 * ``tests/unit/engine/test_field_rows.py``: the unit-test driver and the stream's operators, the log in one batch, in
   the case's own batches and record by record, with a restart before each batch;
-* ``tests/spark/recompute/test_field_rows.py``: the recompute of the audit;
+* ``tests/spark/recompute/test_plain_logs.py``: the recompute of the audit;
 * ``tests/spark/audit/test_field_rows.py``: broker, stream, Delta and audit, whose certificate must say "match".
 
 To add a case, append it to ``CASES`` of the module of its subject: ``expressions``, ``sums``, ``partitions``,
