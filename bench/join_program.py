@@ -65,7 +65,7 @@ def main(what: str, given: list[str]) -> None:
             work = work_of(session, topology(), settings.data, reports=settings.reports)
             options = RunOptions(max_offsets=int(arguments["max-offsets"]), available_now=True)
             StreamRunner(session, settings, work, options).run()
-            proofs = work.history.newest_first()
+            proofs = (entry.proof for entry in work.history.newest_first())
             say("done", pairs=sum(sum(proof.emitted.values()) for proof in proofs))
         else:
             findings = audited(session, settings, topology()).findings

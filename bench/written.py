@@ -45,10 +45,10 @@ class Written:
         for sink in topology.sinks:
             parts["results in Kafka"] = _records(deployment.connection, sink.topic.name)
             parts["results in Delta"] = _rows(places.output(sink.table))
-        proofs = TopologyWork(topology, places.root).history.newest_first()
+        batches = TopologyWork(topology, places.root).history.newest_first()
         ranges = [
             (proof.generation, proof.batch, part.topic, part.partition, part.start, part.end)
-            for proof in proofs
+            for proof in (entry.proof for entry in batches)
             for part in proof.partitions
         ]
         parts["ranges of the batches"] = pl.DataFrame(ranges, _BATCHES, orient="row").sort(_BATCHES)

@@ -95,7 +95,8 @@ def differences(truth: Interpreted, connection: Connection, root: str) -> tuple[
     """In what the outputs and tables of a topology differ from ``truth``; and how many rows of each were compared."""
     topology, tables = truth.topology, Tables(root)
     pairs: dict[str, tuple[Counter[Row], Counter[Row]]] = {}
-    found = ranges_not_in_line(topology.name, TopologyWork(topology, root).history.newest_first())
+    proofs = (entry.proof for entry in TopologyWork(topology, root).history.newest_first())
+    found = ranges_not_in_line(topology.name, proofs)
     for sink in topology.written:
         name = sink.topic.name
         in_kafka = [

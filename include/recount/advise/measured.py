@@ -96,13 +96,13 @@ class Measured:
 def measured(topology: Topology, root: str) -> Measured | None:
     """The figures of the stream ``topology`` below ``root``; None where it has never committed a batch."""
     tables = TopologyWork(topology, root).tables
-    last = tables.history.last_before()
+    last = tables.history.newest()
     if last is None:
         return None
     begun_s = time.monotonic()
     held, partners, read = _read_back(topology, tables, root, last)
     read_back_s = time.monotonic() - begun_s
-    entries = list(islice(tables.history.entries(), NEWEST_BATCHES))
+    entries = list(islice(tables.history.newest_first(), NEWEST_BATCHES))
     proofs = [entry.proof for entry in entries]
     between = [
         (newer.batch_timestamp_ms - older.batch_timestamp_ms, newer.lease_epoch != older.lease_epoch)

@@ -155,6 +155,11 @@ class Proofs:
             yield entry
         yield from self._moved(log.table_id, oldest, down_to)
 
+    def newest(self, before: tuple[int, int] | None = None) -> BatchProof | None:
+        """The newest proof, or the newest before (generation, batch) ``before``."""
+        proofs = (entry.proof for entry in self.newest_first())
+        return next((proof for proof in proofs if before is None or proof.order < before), None)
+
     def last_recorded_by(self, at_ms: int) -> Entry | None:
         """The newest batch that was recorded at ``at_ms`` or before."""
         if not DeltaTable.is_deltatable(self.state):
@@ -209,10 +214,7 @@ class Proofs:
 
     def _moved(self, state_id: str, before: tuple[int, int] | None, down_to: tuple[int, int] | None) -> Iterator[Entry]:
         """The rows of the table before the batch ``before`` (None: all), newest first: a page, then the rest."""
-        table = self._table()
-        if table is None:
-            return
-        rows = pl.scan_delta(table).filter(pl.col("state_id") == state_id)
+        rows = self._rows_of(state_id)
         if down_to is not None:
             rows = rows.filter(~earlier(down_to))
         for limit in (self.first_page, None):
@@ -246,25 +248,6 @@ def earlier(before: tuple[int, int]) -> pl.Expr:
     generation, batch = before
     same_generation = (pl.col(GENERATION) == generation) & (pl.col(BATCH) < batch)
     return (pl.col(GENERATION) < generation) | same_generation
-
-
-class History:
-    """The batches whose proofs lie in the log of the table at ``path`` or were moved to the one at ``moved_to``."""
-
-    def __init__(self, path: str, moved_to: str | None = None) -> None:
-        self._proofs = Proofs(state=path, moved_to=moved_to)
-
-    def entries(self) -> Iterator[Entry]:
-        """Every batch with what is known about its append, newest first."""
-        return self._proofs.newest_first()
-
-    def newest_first(self) -> Iterator[BatchProof]:
-        """The proof of every batch, newest first; those that nobody asks for are not read."""
-        return (entry.proof for entry in self.entries())
-
-    def last_before(self, order: tuple[int, int] | None = None) -> BatchProof | None:
-        """The newest proof, or the newest before (generation, batch) ``order``."""
-        return next((proof for proof in self.newest_first() if order is None or proof.order < order), None)
 
 
 def audits_version(root: str, stream: str) -> int:

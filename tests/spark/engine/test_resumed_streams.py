@@ -114,7 +114,7 @@ def make_anew(scene: Scene, topic: Topic) -> None:
 
 
 def ledger(scene: Scene) -> list[BatchProof]:
-    return list(work_of(scene).history.newest_first())[::-1]
+    return [entry.proof for entry in work_of(scene).history.newest_first()][::-1]
 
 
 def orders_of(proofs: Iterable[BatchProof]) -> list[tuple[int, int]]:

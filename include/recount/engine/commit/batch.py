@@ -99,7 +99,7 @@ class TopologyWork:
 
     def lacks(self, last: BatchProof, *, in_flight: bool) -> bool:
         """Whether a table lacks the rows of ``last``."""
-        return self.tables.lack(last, self.history.last_before(last.order), in_flight=in_flight)
+        return self.tables.lack(last, self.history.newest(last.order), in_flight=in_flight)
 
     def settle(self) -> None:
         self.tables.compaction.wait()
@@ -208,7 +208,7 @@ class BatchProcessor:
 
     def _recovered(self, order: tuple[int, int], span: BatchRange) -> PartitionClock:
         """The clock as it stood before the batch, from the ledger; the state from the state table."""
-        last = self._tables.history.last_before(order)
+        last = self._tables.history.newest(order)
         clock = PartitionClock.after(last)
         astray = {key: part.end for key, part in clock.partitions.items() if span.start.get(key, part.end) != part.end}
         if astray:

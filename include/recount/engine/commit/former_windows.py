@@ -33,7 +33,7 @@ def bring_up_windows(topology: Topology, tables: StreamTables) -> None:
     graph = Graph(topology)
     [(node, _), *_] = graph.owners.values()
     assert isinstance(node, WindowedAggregate)
-    last = tables.history.last_before()
+    last = tables.history.newest()
     made = []
     if last is not None:
         until = earlier((last.generation, last.batch + 1))

@@ -13,7 +13,7 @@ from recount.engine.stage.intake import LATE_SCHEMA, REJECTED_SCHEMA
 from recount.engine.state.graph_state import bring_up
 from recount.engine.upkeep.trimming import AgeingRows, Compaction, Trimming
 from recount.runtime.errors import Terminal
-from recount.tables.batch_proofs import History
+from recount.tables.batch_proofs import Proofs
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Tables
 
@@ -105,7 +105,7 @@ class StreamTables:
         self.rejected = table(places.rejected(name), _REJECTED)
         self.outputs = {output: table(places.output(output), schema) for output, schema in outputs.items()}
         self.ledger = LedgerTable(places.ledger(name), self.state)
-        self.history = History(places.state(name), moved_to=places.ledger(name))
+        self.history = Proofs(state=places.state(name), moved_to=places.ledger(name))
         self._named = {"late": self.late, "rejected": self.rejected}
         self._named |= {output_name(output): table for output, table in self.outputs.items()}
         others = list(self._named.values())

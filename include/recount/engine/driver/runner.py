@@ -110,7 +110,7 @@ class StreamRunner:
         """Acquire the lease and run; the last status says ``stopped`` or ``failed``."""
         # asked before the lease is taken: a start that is refused must not fence the driver that is at work
         self._erasures.require_finished()
-        self._declarations.require(self._work.declared, self._work.history.last_before())
+        self._declarations.require(self._work.declared, self._work.history.newest())
         with ExitStack() as held:
             lease = Lease.acquire(self._connection, self._work.name)
             held.callback(lease.release)
@@ -183,7 +183,7 @@ class StreamRunner:
         # asked again, for an erasure that began before this driver took the lease is not done
         self._erasures.require_finished()
         require_topics(self._connection, self._work.topics, self._work.outputs)
-        last = self._work.history.last_before()
+        last = self._work.history.newest()
         self._declarations.require(self._work.declared, last)
         topics = SameTopics(self._settings, self._work, last)
         topics.require()
@@ -220,7 +220,7 @@ class StreamRunner:
         for unfinished in repeated:
             self._repeat(unfinished, attempt)
             worked()
-        self._last = self._work.history.last_before()
+        self._last = self._work.history.newest()
         processor = self._work.processor(attempt)
         start = resumption.start
 
@@ -251,7 +251,7 @@ class StreamRunner:
         """Where tables have more to be read than a batch takes, batches read those first."""
         layer, records = 0, self._options.max_offsets
         if len(self._work.layers) > 1:
-            last = self._work.history.last_before()
+            last = self._work.history.newest()
             layer = layer_to_read(backlog(self._connection, self._work.layers, last.ends if last else {}), records)
         return BatchLimit(records=records, layer=layer)
 
@@ -272,7 +272,7 @@ class StreamRunner:
             # a partition that was added since the version began is read from its first record
             beginning={} if starts is None else {partition: starts.get(partition, 0) for partition in partitions},
             was_planned_by=lambda identity: any(
-                proof.checkpoint_id == identity for proof in self._work.history.newest_first()
+                entry.proof.checkpoint_id == identity for entry in self._work.history.newest_first()
             ),
             delta_first=self._work.delta_first,
             partitions=partitions,

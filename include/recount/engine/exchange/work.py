@@ -24,7 +24,7 @@ from recount.engine.stage.intake import HEADERS, INPUT_COLUMNS, OUTPUT_SCHEMA, f
 from recount.engine.state.keyed_rows import StateUse
 from recount.engine.upkeep.memory import DriverMemory
 from recount.kafka.transaction import OutputTransaction
-from recount.tables.batch_proofs import History
+from recount.tables.batch_proofs import Proofs
 from recount.tables.ledger import BatchProof, TopicIds
 
 Step = Literal["mapped", "kafka committed", "delta committed"]
@@ -132,7 +132,7 @@ class Work(Protocol):
     layers: Layers
     outputs: tuple[str, ...]
     with_headers: bool
-    history: History
+    history: Proofs
     declared: Declared
     delta_first: bool
 

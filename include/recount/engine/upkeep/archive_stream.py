@@ -21,7 +21,7 @@ from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.source.checkpoint import BatchRange, Partition
 from recount.engine.state.keyed_rows import StateUse
 from recount.runtime.times import roughly
-from recount.tables.batch_proofs import History
+from recount.tables.batch_proofs import Proofs
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Tables
 
@@ -50,7 +50,7 @@ class ArchiveWork:
         self.outputs: tuple[str, ...] = ()
         self.layers: Layers = (self.topics,)
         self.path = Tables(root).archive(archive.topic.name)
-        self.history = History(self.path)
+        self.history = Proofs(state=self.path)
         self.declared = Declared.of(archive)
 
     def require_schemas(self) -> None:

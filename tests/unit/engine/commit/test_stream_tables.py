@@ -114,7 +114,7 @@ def test_results_of_another_stream_are_seen_before_a_first_start(
 
 def test_the_proof_before_a_batch_is_found(written: tuple[StreamTables, TopologyEngine]) -> None:
     tables, _ = written
-    found = {order: tables.history.last_before(order) for order in [(0, 0), (0, 3), (1, 0)]}
+    found = {order: tables.history.newest(order) for order in [(0, 0), (0, 3), (1, 0)]}
     assert {order: proof and proof.batch for order, proof in found.items()} == {(0, 0): None, (0, 3): 2, (1, 0): 5}
 
 
@@ -139,12 +139,12 @@ def test_compaction_leaves_rows_ledger_and_writers_as_they_are(tmp_path: Path) -
     tables.append(rows, proof_of(engine, 3))
     assert len(DeltaTable(tables.state.path).file_uris()) == 1
     assert sorted(rows_in(tables.state).rows()) == sorted(before.rows())
-    assert [proof.batch for proof in tables.history.newest_first()] == [3, 2, 1]
+    assert [entry.proof.batch for entry in tables.history.newest_first()] == [3, 2, 1]
 
 
 def test_a_table_that_is_not_there_has_no_history(tmp_path: Path) -> None:
     tables = tables_of(TopologyEngine(REVENUE, {"sales": 1}), tmp_path)
-    assert tables.history.last_before() is None
+    assert tables.history.newest() is None
 
 
 def test_how_long_earlier_versions_are_kept_is_told_to_every_table(tmp_path: Path) -> None:

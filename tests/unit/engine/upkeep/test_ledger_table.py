@@ -12,7 +12,6 @@ from tests.unit.engine.ledger_scene import ROWS, LedgerScene, proof_of
 
 from recount.engine.upkeep.trimming import BATCHES_BETWEEN, Compaction
 from recount.runtime.errors import Terminal
-from recount.tables.batch_proofs import History
 
 
 @pytest.fixture
@@ -139,7 +138,6 @@ def test_a_reader_that_sees_proofs_moved_and_forgotten_after_some_steps_sees_eac
 
 
 def test_the_newest_proof_of_a_stream_that_rested_long_is_in_the_ledger(scene: LedgerScene) -> None:
-    history = History(scene.state.path, moved_to=scene.ledger.table.path)
     scene.commit(*range(7))
     scene.ledger.move()
     for number in range(13):  # commits without a proof, as compaction makes them
@@ -147,9 +145,9 @@ def test_the_newest_proof_of_a_stream_that_rested_long_is_in_the_ledger(scene: L
     scene.pass_hours()
     upkeep_of(scene).round()
     assert scene.commits[0] > 7
-    assert history.last_before() == proof_of(6)
-    assert history.last_before((0, 3)) == proof_of(2)
-    assert history.last_before((0, 0)) is None
+    assert scene.proofs.newest() == proof_of(6)
+    assert scene.proofs.newest((0, 3)) == proof_of(2)
+    assert scene.proofs.newest((0, 0)) is None
 
 
 def test_more_rows_than_a_page_are_read_in_order(scene: LedgerScene) -> None:

@@ -109,7 +109,7 @@ def test_what_was_released_goes_and_a_table_and_what_was_not_judged_stay(tmp_pat
     versions = [len(list(Path(table.path, "_delta_log").iterdir())) for table in tables.outputs.values()]
     tables.trimming.trim()
     assert versions == [len(list(Path(table.path, "_delta_log").iterdir())) for table in tables.outputs.values()]
-    assert [proof.batch for proof in tables.history.newest_first()] == [8, 7], "the ledger is as it was"
+    assert [entry.proof.batch for entry in tables.history.newest_first()] == [8, 7], "the ledger is as it was"
 
 
 @pytest.mark.parametrize("released", [(), (RELEASED,), (None, RELEASED)])
