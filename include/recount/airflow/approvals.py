@@ -7,28 +7,25 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from recount.airflow.lineage import StreamLineage
+from recount.airflow.links import StreamTask
 from recount.airflow.notices import airflow_failures
 from recount.airflow.submission import JobOperator
 from recount.audit.audit_session import JAVA_FOR_FEW
 from recount.audit.certificate.certificate_files import summary_file
+from recount.audit.certificate.summary import LONGEST, place_of, printable, sides_in_words
+from recount.certificate.finding import Difference
 from recount.runtime.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
-from dataclasses import asdict
-
-from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-
-from recount.audit.certificate.summary import LONGEST, place_of, printable, sides_in_words
-from recount.certificate.finding import Difference
 
 
 class BackfillOperator(JobOperator):
@@ -66,15 +63,11 @@ class BackfillOperator(JobOperator):
         return ["--stream", self.stream, *narrowed, *(["--dry-run"] if self.only_show else [])]
 
 
-class OpenFindingsOperator(BaseOperator):
+class OpenFindingsOperator(StreamTask):
     """Pushes the XComs ``findings`` (ids) and ``told`` (Markdown); skipped when nothing is open.
 
     The parameter ``findings`` names ids, each of which must be open; without it all open ones are asked about.
     """
-
-    def __init__(self, *, stream: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.stream = stream
 
     def execute(self, context: Context) -> None:
         from recount.audit.findings.finding_register import read_register
@@ -104,12 +97,8 @@ class AcceptanceOperator(ApprovalOperator):
         return super().execute_complete(context, event)
 
 
-class AcceptOperator(BaseOperator):
+class AcceptOperator(StreamTask):
     """Accepts what the task ``open_findings`` listed, in the name of the user who answered the task ``approval``."""
-
-    def __init__(self, *, stream: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.stream = stream
 
     def execute(self, context: Context) -> None:
         from recount.audit.findings.acceptances import accept_all

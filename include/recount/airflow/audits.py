@@ -20,7 +20,7 @@ from airflow.sdk import BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from recount.airflow.lineage import StreamLineage
-from recount.airflow.links import CertificateLink, DataDocsLink, audited, findings_dag, grace_misses
+from recount.airflow.links import CertificateLink, DataDocsLink, StreamTask, audited, findings_dag, grace_misses
 from recount.airflow.notices import airflow_failures
 from recount.airflow.submission import JobOperator, with_security
 from recount.audit.audit_session import COLLECTOR
@@ -42,7 +42,7 @@ def certificate_of(settings: Settings, stream: str, audit: str) -> Path:
     return Path(settings.reports) / "certificates" / stream / f"{audit}.json"
 
 
-class JudgedStream(BaseOperator):
+class JudgedStream(StreamTask):
     """A task that knows the certificate of its stream.
 
     XComs ``audit`` (its id), ``outcome``, ``differences`` and ``grace_misses`` (counts) and ``warnings`` (what is
@@ -52,8 +52,7 @@ class JudgedStream(BaseOperator):
     operator_extra_links = (CertificateLink(), DataDocsLink())
 
     def __init__(self, *, stream: str, **kwargs: Any) -> None:
-        super().__init__(outlets=[audited(stream)], **kwargs)
-        self.stream = stream
+        super().__init__(stream=stream, outlets=[audited(stream)], **kwargs)
         self.certificate = ""
         self.match: bool | None = None
 
@@ -163,7 +162,7 @@ class AuditOperator(JudgedStream, JobOperator):
         self.tell(context, issued)
 
 
-class LimitsOperator(BaseOperator):
+class LimitsOperator(StreamTask):
     """Fails when the audit warned: a match says that nothing is lost on the way, not that much arrived whole.
 
     A task of its own, so that the audit's verdict stays what it is and the grid shows which of both went wrong; its
@@ -174,9 +173,8 @@ class LimitsOperator(BaseOperator):
     template_fields = ("warnings",)
     operator_extra_links = (CertificateLink(),)
 
-    def __init__(self, *, stream: str, warnings: str, **kwargs: Any) -> None:
+    def __init__(self, *, warnings: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.stream = stream
         self.warnings = warnings
         self.certificate = ""
 
@@ -251,7 +249,7 @@ class ExpectationsOperator(ProcessOperator):
         return self.run_module("recount.audit.expectations.validation", "--stream", self.stream, "--audit", self.audit)
 
 
-class GraceMissesOperator(BaseOperator):
+class GraceMissesOperator(StreamTask):
     """Emits the asset event that starts the backfill, also after a violation; skipped when there is no grace miss.
 
     The event's extra names the audit and the number of results. The parameter ``announce`` false keeps it silent.
@@ -260,8 +258,7 @@ class GraceMissesOperator(BaseOperator):
     template_fields = ("audit", "misses")
 
     def __init__(self, *, stream: str, audit: str, misses: str, **kwargs: Any) -> None:
-        super().__init__(outlets=[grace_misses(stream)], **kwargs)
-        self.stream = stream
+        super().__init__(stream=stream, outlets=[grace_misses(stream)], **kwargs)
         self.audit = audit
         self.misses = misses
 

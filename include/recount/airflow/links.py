@@ -62,6 +62,12 @@ def labels(declarations: Declarations, stream: str, kind: str) -> dict[str, Any]
     return {"dag_display_name": f"{stream}: {kind}", "tags": tags}
 
 
+class StreamTask(BaseOperator):
+    def __init__(self, *, stream: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+
+
 class StreamLink(BaseOperatorLink):
     """The status of the stream that the operator's ``stream`` names."""
 

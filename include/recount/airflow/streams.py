@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from recount.airflow.deployed import require_admitted
 from recount.airflow.drivers import GroupDriver, find_driver, log_of, record_of
 from recount.airflow.health import standstill
 from recount.airflow.lineage import StreamLineage
-from recount.airflow.links import StreamLink, stream_page
+from recount.airflow.links import StreamLink, StreamTask, stream_page
 from recount.airflow.notices import airflow_failures, notify
 from recount.airflow.orders import hidden_status, is_held, last_status, start, stop, wait_for_end
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
@@ -42,15 +42,11 @@ FREE = "free to run"
 """What ``hold`` found; a hold that a user marked a success has found nothing."""
 
 
-class HoldOperator(BaseOperator):
+class HoldOperator(StreamTask):
     """Done at once, unless an order to stop stands for the stream: then it waits, deferred, for the order's withdrawal.
 
     Marking the waiting task a success starts the stream all the same.
     """
-
-    def __init__(self, *, stream: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.stream = stream
 
     def execute(self, context: Context) -> str:
         with airflow_failures():
@@ -65,7 +61,7 @@ class HoldOperator(BaseOperator):
         return FREE
 
 
-class StreamOperator(BaseOperator):
+class StreamOperator(StreamTask):
     """Runs ``stream`` for as long as the task lives; its driver is a process of its own, independent of Airflow's.
 
     A driver at work is adopted, so a restart of Airflow, or of this task, leaves the stream untouched. A driver that
@@ -98,7 +94,6 @@ class StreamOperator(BaseOperator):
     def __init__(
         self,
         *,
-        stream: str,
         application: Path,
         limits: Health,
         group: str | None = None,
@@ -113,7 +108,6 @@ class StreamOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.stream = stream
         self.application = str(application)
         self.limits = limits_of(limits)
         self.group = group

@@ -182,8 +182,6 @@ class Submission:
         return self._hook_with(self._pod.conf if self._pod else {})
 
     def _hook_with(self, more: Mapping[str, str]) -> HeardSubmit:
-        # it imports a client of Kubernetes, which takes a second: not where a DAG is parsed
-
         size = self._resources
         options = {"spark.driver.extraJavaOptions": self._java_options} if self._java_options else {}
         # it imports a client of Kubernetes, which takes a second: not where a DAG is parsed
