@@ -29,7 +29,7 @@ from recount.declare.columns import AUDIT
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.topology import Topology
 from recount.runtime.times import readable
-from recount.serve.answer import Moment, NotReady, reading
+from recount.serve.answer import Moment, reading
 from recount.tables.batch_proofs import MISSES, Proofs, complete_audits, earlier, released
 from recount.tables.places import Tables
 
@@ -66,8 +66,8 @@ def advice(
     with reading(topology.name):
         name = topology.name
         moment = Moment.of(tables, name, None, now_ms)
-        if isinstance(moment, NotReady):
-            return _said(topology, given, not_ready=moment.reason)
+        if isinstance(moment, str):
+            return _said(topology, given, not_ready=moment)
         if measures_rates:
             newest = Proofs(state=tables.state(name), moved_to=tables.ledger(name)).newest_first()
             given = replace(given, rates=event_rates([entry.proof for entry in islice(newest, NEWEST_BATCHES)]))

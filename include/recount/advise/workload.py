@@ -116,10 +116,7 @@ def _plain(keys: float) -> float | str:
 
 def worded(assumed: Mapping[str, Any]) -> str:
     parts = []
-    for what, unit, rest, named in (
-        ("topic", "records/s", "rate", "rates"),
-        ("operator", "keys", "keys", "keys_by_name"),
-    ):
+    for what, unit, rest, named in _PARTS:
         figures = {**assumed[named], f"each {'other ' if assumed[named] else ''}{what}": assumed[rest]}
         numbers = {name: EACH_ITS_OWN if number == UNIQUE else number for name, number in figures.items()}
         parts += [f"{name} {counted(number)} {unit}" for name, number in numbers.items()]

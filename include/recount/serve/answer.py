@@ -42,13 +42,6 @@ _HEADS = {RESULT_TIME: "time", REVISION: "revision", AUDITED: "audited"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class NotReady:
-    """Why there is nothing to answer from yet."""
-
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Moment:
     """The last batch that had been recorded at ``asked_ms``: its rows, and those of all batches before it, count.
 
@@ -61,17 +54,17 @@ class Moment:
     newest: Order
 
     @classmethod
-    def of(cls, tables: Tables, stream: str, at_ms: int | None, now_ms: int) -> Self | NotReady:
-        """The newest batch of ``stream``, or the newest that was recorded at ``at_ms`` or before."""
+    def of(cls, tables: Tables, stream: str, at_ms: int | None, now_ms: int) -> Self | str:
+        """The newest batch of ``stream``, or the newest recorded by ``at_ms``; a text: why there is none yet."""
         proofs = Proofs(state=tables.state(stream), moved_to=tables.ledger(stream))
         newest = next(proofs.newest_first(), None)
         if newest is None:
-            return NotReady(reason=f"{stream} has not committed a batch yet")
+            return f"{stream} has not committed a batch yet"
         if at_ms is None:
             return cls(asked_ms=now_ms, at_ms=None, proof=newest.proof, newest=newest.proof.order)
         then = proofs.last_recorded_by(at_ms)
         if then is None:
-            return NotReady(reason=f"{stream} had not committed a batch by then")
+            return f"{stream} had not committed a batch by then"
         return cls(asked_ms=at_ms, at_ms=at_ms, proof=then.proof, newest=newest.proof.order)
 
     @property
@@ -230,8 +223,8 @@ def _answer(tables: Tables, question: Question, now_ms: int) -> Answer:
     asked_ms = now_ms if question.at_ms is None else question.at_ms
     sink.identity  # noqa: B018 - it raises where the rows cannot be distinguished
     moment = Moment.of(tables, sink.topology.name, question.at_ms, now_ms)
-    if isinstance(moment, NotReady):
-        return Answer(sink=sink, asked_ms=asked_ms, not_ready=moment.reason)
+    if isinstance(moment, str):
+        return Answer(sink=sink, asked_ms=asked_ms, not_ready=moment)
     outputs, corrections = (
         DeltaTable(path) if DeltaTable.is_deltatable(path) else None
         for path in (tables.output(sink.written.table), tables.corrections(sink.written.table))

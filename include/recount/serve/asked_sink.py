@@ -94,7 +94,8 @@ class AskedSink:
         """The key that ``text`` names, of the declared type; raises ``BadQuestion``."""
         kind = self.fields[self.key].kind
         if kind == "string":
-            _require_unicode(self.name, text)
+            if not is_unicode(text):
+                raise BadQuestion.of("key-no-unicode", given=ascii(text)[:100], name=self.name)
             return text
         number = int(text) if _WHOLE_NUMBER.fullmatch(text) else None
         if number is None or not LONG_MIN <= number <= LONG_MAX:
@@ -112,11 +113,6 @@ class AskedSink:
         countable = [one for one, kind in self.fields.items() if kind.kind != "list"]
         if name not in countable:
             raise BadQuestion.of("not-countable", given=name[:100], name=self.name, countable=", ".join(countable))
-
-
-def _require_unicode(name: str, text: str) -> None:
-    if not is_unicode(text):
-        raise BadQuestion.of("key-no-unicode", given=ascii(text)[:100], name=name)
 
 
 def asked_sink(topology: Topology, name: str | None) -> AskedSink:

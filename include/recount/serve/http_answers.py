@@ -25,7 +25,7 @@ from recount.kafka.connection import Connection
 from recount.runtime.errors import RecountError, Terminal
 from recount.runtime.settings import Settings
 from recount.runtime.times import A_TIME
-from recount.serve.answer import AUDITED, ROWS, Audits, Moment, NotReady, answer, reading
+from recount.serve.answer import AUDITED, ROWS, Audits, Moment, answer, reading
 from recount.serve.asked_sink import AskedSink, BadQuestion, asked_sink
 from recount.serve.exposition import Ask, BrokerReader, Exposition
 from recount.serve.listening import ERROR_SCHEMA, RequireToken, of_error, of_http
@@ -292,12 +292,12 @@ def _listed(tables: Tables, topology: Topology, now_ms: int) -> Mapping[str, Any
     """``topology`` over HTTP, with its newest batch, or why it has none, and its newest audit."""
     with reading(topology.name):
         found = Moment.of(tables, topology.name, None, now_ms)
-        moment = None if isinstance(found, NotReady) else found
+        moment = None if isinstance(found, str) else found
         judged = Audits.of(tables, topology).judged_to(moment.newest) if moment else None
     return {
         "stream": topology.name,
         "state": "ready" if moment else "not ready",
-        "reason": found.reason if isinstance(found, NotReady) else None,
+        "reason": found if isinstance(found, str) else None,
         "as_of": moment and moment.document,
         "audit": judged.document(moment) if judged and moment else None,
         "sinks": [_of(AskedSink(topology, written)) for written in topology.written],
