@@ -339,9 +339,9 @@ def partitions_met(topologies: Iterable[Topology], tables: Tables) -> dict[tuple
     for stream in topologies:
         proofs = Proofs(state=tables.state(stream.name), moved_to=tables.ledger(stream.name))
         try:
-            newest = next(proofs.newest_first(), None)
+            newest = proofs.newest()
         except (RecountError, DeltaError, OSError):
             continue
-        for part in newest.proof.partitions if newest else ():
+        for part in newest.partitions if newest else ():
             met[stream.name, part.topic] = met.get((stream.name, part.topic), 0) + 1
     return met

@@ -111,8 +111,7 @@ class ArchiveErasure(KeyErasure):
 
     @property
     def _last(self) -> BatchProof | None:
-        newest = next(Proofs(state=self._path).newest_first(), None)
-        return None if newest is None else newest.proof
+        return Proofs(state=self._path).newest()
 
     @property
     def _path(self) -> str:

@@ -57,15 +57,15 @@ class Moment:
     def of(cls, tables: Tables, stream: str, at_ms: int | None, now_ms: int) -> Self | str:
         """The newest batch of ``stream``, or the newest recorded by ``at_ms``; a text: why there is none yet."""
         proofs = Proofs(state=tables.state(stream), moved_to=tables.ledger(stream))
-        newest = next(proofs.newest_first(), None)
+        newest = proofs.newest()
         if newest is None:
             return f"{stream} has not committed a batch yet"
         if at_ms is None:
-            return cls(asked_ms=now_ms, at_ms=None, proof=newest.proof, newest=newest.proof.order)
+            return cls(asked_ms=now_ms, at_ms=None, proof=newest, newest=newest.order)
         then = proofs.last_recorded_by(at_ms)
         if then is None:
             return f"{stream} had not committed a batch by then"
-        return cls(asked_ms=at_ms, at_ms=at_ms, proof=then.proof, newest=newest.proof.order)
+        return cls(asked_ms=at_ms, at_ms=at_ms, proof=then.proof, newest=newest.order)
 
     @property
     def order(self) -> Order:

@@ -213,7 +213,7 @@ class Exposition(Collector):
     def _read(self, stream: Stream) -> StreamTablesReading | None:
         try:
             with reading(stream.name):
-                newest = next(self._proofs(stream).newest_first(), None)
+                newest = self._proofs(stream).newest()
                 sizes = {
                     name: size_of(DeltaTable(path))
                     for name, path in self._paths(stream).items()
@@ -221,8 +221,8 @@ class Exposition(Collector):
                 }
                 judged = None
                 if isinstance(stream, Topology) and newest is not None:
-                    judged = Audits.of(self.tables, stream).judged_to(newest.proof.order)
-                return StreamTablesReading(newest=None if newest is None else newest.proof, judged=judged, sizes=sizes)
+                    judged = Audits.of(self.tables, stream).judged_to(newest.order)
+                return StreamTablesReading(newest=newest, judged=judged, sizes=sizes)
         except RecountError as error:
             _LOG.warning("the tables of %s cannot be read: %s", stream.name, error)
             return None
