@@ -27,12 +27,12 @@ def _of_stages() -> Iterator[Mutant]:
     yield from bound(starts, at, "where windows start", "(time - first)")
     yield from other(starts, at, "the newest window of a record", "newest + 1", "newest", "newest + 2")
     yield from bound(starts, at, "a window ends", "pl.col(WINDOW_START) + windows.size_ms")
-    yield from other(stage, "Intake._tests", "whose records need a key", "if self._needs_key", "if False")
+    yield from other(stage, "Intake._tests", "whose records need a key", "if self.needs_key", "if False")
     latest = "span.timestamp_ms + self.topology.max_future_ms"
     yield from bound("engine/exchange/graph_part.py", "GraphPlan.stage", "no absurd time", latest)
     yield from other(stage, "Intake._tests", "no time before the epoch", "time < 0", "time <= 0", "time < -1")
-    yield from comparison(stage, "Intake._tests", "no absurd time", "time > self._latest_ms")
-    yield from bound(stage, "Intake._tests", "no absurd time", "            time > self._latest_ms")
+    yield from comparison(stage, "Intake._tests", "no absurd time", "time > self.latest_ms")
+    yield from bound(stage, "Intake._tests", "no absurd time", "            time > self.latest_ms")
 
 
 def _of_partitions() -> Iterator[Mutant]:

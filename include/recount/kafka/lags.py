@@ -140,6 +140,7 @@ def _committed(connection: Connection, streams: list[str]) -> dict[str, dict[Par
     return found
 
 
+@dataclass(eq=False)
 class LagWatch:
     """Knows how far streams are behind; the brokers are asked when the last answer is older than ``max_age_s``.
 
@@ -147,16 +148,12 @@ class LagWatch:
     however old it is.
     """
 
-    def __init__(
-        self,
-        ask: Callable[[Mapping[str, Collection[str]]], Mapping[str, StreamLag]],
-        max_age_s: float = ASKED_EVERY_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    ask: Callable[[Mapping[str, Collection[str]]], Mapping[str, StreamLag]]
+    max_age_s: float = ASKED_EVERY_S
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self.last: Mapping[str, StreamLag] = {}
-        self._ask = ask
-        self._max_age_s = max_age_s
-        self._clock = clock
         self._topics: dict[str, Collection[str]] = {}
         self._asked_s = float("-inf")
         self._busy = threading.Lock()
@@ -174,7 +171,7 @@ class LagWatch:
     def now(self) -> Mapping[str, StreamLag]:
         """The lags by stream. Raises what asking raises; then ``last`` stays as it was."""
         with self._busy:
-            if self._clock() - self._asked_s >= self._max_age_s:
-                found = self._ask(dict(self._topics))
-                self.last, self._asked_s = found, self._clock()
+            if self.clock() - self._asked_s >= self.max_age_s:
+                found = self.ask(dict(self._topics))
+                self.last, self._asked_s = found, self.clock()
             return self.last

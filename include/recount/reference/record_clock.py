@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from recount.declare.evaluation import evaluate
@@ -47,6 +46,7 @@ class Above(NamedTuple):
     hands_on: bool = True
 
 
+@dataclass(eq=False)
 class Clock:
     """Stream times as one operator sees them, over the ``topics`` it is fed from.
 
@@ -58,20 +58,15 @@ class Clock:
     later. A record that was held back is not asked about here: it knows by which stream time it is judged.
     """
 
-    def __init__(
-        self,
-        topics: Iterable[str],
-        delay_ms: int = 0,
-        partitions: Mapping[str, int] = MappingProxyType({}),
-        *,
-        above: Sequence[Above] = (),
-        holds_back: bool = False,
-    ) -> None:
-        self._topics = frozenset(topics)
-        self._above = above
-        self._holds_back = holds_back
-        self._partitions = partitions
-        self._delay_ms = delay_ms
+    topics: Iterable[str]
+    delay_ms: int = 0
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    _: KW_ONLY
+    above: Sequence[Above] = ()
+    holds_back: bool = False
+
+    def __post_init__(self) -> None:
+        self._topics = frozenset(self.topics)
         self._stream_times: dict[Partition, int] = {}
         self._at: dict[Entry, int] = {}
         self._idle: set[Partition | str] = set()
@@ -95,8 +90,8 @@ class Clock:
 
     def observe(self, entry: Entry) -> None:
         """Advance the stream time of the record's partition, once per record, unless it was refused, here or above."""
-        refused = entry == self._refused or any(one.clock.passed_over(entry) for one in self._above if one.hands_on)
-        accepted = self._holds_back or entry == self._accepted
+        refused = entry == self._refused or any(one.clock.passed_over(entry) for one in self.above if one.hands_on)
+        accepted = self.holds_back or entry == self._accepted
         if self.passed_over(entry) and (accepted or not refused):
             self._take(entry)
 
@@ -129,7 +124,7 @@ class Clock:
         None for any other record: the time that it found is not kept.
         """
         found_ms = None if entry is None or entry != self.arriving else self._stream_times.get(entry.source)
-        return None if found_ms is None else found_ms - self._delay_ms
+        return None if found_ms is None else found_ms - self.delay_ms
 
     def declare_idle(self, topic: str, partition: int | None) -> None:
         """The partition (None: the whole topic) holds the frontier back no more until it speaks again."""
@@ -139,7 +134,7 @@ class Clock:
     def sources(self) -> set[Partition]:
         """Every partition that has spoken or is known to be there; of a topic without any, partition 0."""
         silent = self._topics - {topic for topic, _ in self._stream_times}
-        known = {topic: self._partitions.get(topic, int(topic in silent)) for topic in self._topics}
+        known = {topic: self.partitions.get(topic, int(topic in silent)) for topic in self._topics}
         return set(self._stream_times) | {(topic, n) for topic, count in known.items() for n in range(count)}
 
     def end_batch(self) -> None:
@@ -161,8 +156,8 @@ class Clock:
         awake = self._awake()
         if not awake or any(source not in self._stream_times for source in awake):
             return None
-        reached_ms = [min(self._stream_times[source] for source in awake) - self._delay_ms]
-        for clock, delay_ms, _ in self._above:
+        reached_ms = [min(self._stream_times[source] for source in awake) - self.delay_ms]
+        for clock, delay_ms, _ in self.above:
             if clock._awake():
                 if clock.frontier_ms is None:
                     return None

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, Protocol
 
@@ -81,6 +81,7 @@ class HostOptions:
     idle_s: float = 20.0
 
 
+@dataclass(eq=False)
 class GroupHost:
     """Hosts the streams ``works`` of ``group`` in the Spark application of ``session``.
 
@@ -89,27 +90,18 @@ class GroupHost:
     it seems to stand still, is stopped first; while it does not stop, its order waits.
     """
 
-    def __init__(
-        self,
-        session: SparkSession,
-        settings: Settings,
-        group: str,
-        works: Mapping[str, MakeWork],
-        options: RunOptions,
-        host_options: HostOptions,
-        observer: Observer = unobserved,
-        metrics: DriverMetrics | None = None,
-    ) -> None:
-        self._metrics = metrics or DriverMetrics()
-        self._session = session
-        self._settings = settings
-        self._group = group
-        self._name = status_of_group(group)
-        self._works = works
-        self._options = options
-        self._host_options = host_options
-        self._observer = observer
-        self._connection = Connection.of(settings)
+    session: SparkSession
+    settings: Settings
+    group: str
+    works: Mapping[str, MakeWork]
+    options: RunOptions
+    host_options: HostOptions
+    observer: Observer = unobserved
+    metrics: DriverMetrics = field(default_factory=DriverMetrics)
+
+    def __post_init__(self) -> None:
+        self._name = status_of_group(self.group)
+        self._connection = Connection.of(self.settings)
         self._sessions: dict[str, SparkSession] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._runners: dict[str, Hosted] = {}
@@ -128,22 +120,22 @@ class GroupHost:
             lease = Lease.acquire(self._connection, self._name)
             held.callback(lease.release)
             orders = held.enter_context(closing(StandingOrders(self._connection, max_age_s=0.5)))
-            name = partial(producer_at, self._session, self._connection.of_spark)
-            unread = UnreadRecords(self._connection, name, self._options.heartbeat_s)
+            name = partial(producer_at, self.session, self._connection.of_spark)
+            unread = UnreadRecords(self._connection, name, self.options.heartbeat_s)
             held.enter_context(unread.asking())
             turns = Turns(_AT_ONCE)
             shared = Shared(orders=orders, is_stopping=self._is_stopping, unread=unread, turn=turns)
-            status = replace(first_status(self._name, lease.epoch, self._session), state="running")
+            status = replace(first_status(self._name, lease.epoch, self.session), state="running")
             try:
                 self._told(lease, status)
-                if not self._host_options.on_order:
+                if not self.host_options.on_order:
                     self._run_all(orders, shared)
                 self._watch(lease, orders, shared, status)
                 self._told(lease, replace(status, state="stopped"))
             except BaseException as error:
                 self._stopping.set()
                 self._await_streams()
-                _LOG.error("the driver of group %s failed", self._group, exc_info=error)
+                _LOG.error("the driver of group %s failed", self.group, exc_info=error)
                 failed = replace(status, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
                 try:
                     self._told(lease, failed)
@@ -161,14 +153,14 @@ class GroupHost:
                 self._stopping.set()
                 self._await_streams()
                 return
-            if self._session.sparkContext._jsc.sc().isStopped():
-                raise Transient(f"the Spark application of group {self._group} has ended")
+            if self.session.sparkContext._jsc.sc().isStopped():
+                raise Transient(f"the Spark application of group {self.group} has ended")
             self._take_orders(orders, shared)
             if self._running():
                 idle_since_s = now_s
-            elif not self._host_options.on_order:
+            elif not self.host_options.on_order:
                 return
-            elif now_s - idle_since_s > self._host_options.idle_s:
+            elif now_s - idle_since_s > self.host_options.idle_s:
                 # published before the last read of the orders: a client that gives an order later has seen it
                 self._told(lease, replace(status, state="stopping"))
                 orders.read_anew()
@@ -177,12 +169,12 @@ class GroupHost:
                     _LOG.info("no stream is to run")
                     return
                 idle_since_s, heard_s = now_s, 0.0
-            if now_s - heard_s >= self._options.heartbeat_s:
+            if now_s - heard_s >= self.options.heartbeat_s:
                 self._told(lease, status)
                 heard_s = now_s
 
     def _run_all(self, orders: StandingOrders, shared: Shared) -> None:
-        for stream in self._works:
+        for stream in self.works:
             order = orders.stop_of(stream)
             if order is not None and order >= last_epoch(self._connection, stream):
                 _LOG.info("stream %s is stopped by order", stream)
@@ -191,10 +183,10 @@ class GroupHost:
 
     def _take_orders(self, orders: StandingOrders, shared: Shared) -> None:
         """Run what is ordered and not yet done; brokers that are away are asked again later."""
-        if not self._host_options.on_order:
+        if not self.host_options.on_order:
             return
         try:
-            for stream in self._works:
+            for stream in self.works:
                 order = orders.run_of(stream)
                 if order is None or self._done.get(stream) == order.order or stream in self._given_up:
                     continue
@@ -238,7 +230,7 @@ class GroupHost:
         runner: Hosted | None = None
         try:
             session = self._session_of(stream)
-            work = self._works[stream](session)
+            work = self.works[stream](session)
             try:
                 runner = self._runners[stream] = self._runner(session, work, shared)
                 runner.run()
@@ -250,15 +242,15 @@ class GroupHost:
             self.failures[stream] = str(error)
             if runner is None or not runner.has_spoken:
                 _LOG.error("stream %s was refused: %s", stream, error, exc_info=not says_all(error))
-                publish_refusal(self._session, self._settings, stream, error, self._metrics)
+                publish_refusal(self.session, self.settings, stream, error, self.metrics)
 
     def _runner(self, session: SparkSession, work: Work, shared: Shared) -> Hosted:
-        return StreamRunner(session, self._settings, work, self._options, self._observer, shared, self._metrics)
+        return StreamRunner(session, self.settings, work, self.options, self.observer, shared, self.metrics)
 
     def _session_of(self, stream: str) -> SparkSession:
         """The stream's own session, with settings and a list of queries of its own."""
         if stream not in self._sessions:
-            self._sessions[stream] = self._session.newSession()
+            self._sessions[stream] = self.session.newSession()
         return self._sessions[stream]
 
     def _is_at_work(self, stream: str) -> bool:
@@ -274,8 +266,8 @@ class GroupHost:
 
     def _told(self, lease: Lease, status: StreamStatus) -> None:
         memory = DriverMemory.now()
-        if self._options.memory_limit:
-            memory = memory.within(self._options.memory_limit)
+        if self.options.memory_limit:
+            memory = memory.within(self.options.memory_limit)
         known = replace(status, memory_used=memory.used, memory_left=memory.left, memory_limit=memory.limit)
         lease.publish(replace(known, heartbeat_ms=clock_ms()))
 

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from confluent_kafka import KafkaException
@@ -75,6 +75,7 @@ class Shared:
     turn: Callable[[], Turn] = at_once
 
 
+@dataclass(eq=False)
 class StreamRunner:
     """Drives the work of one stream; ``run`` returns when the stream has stopped and raises when it failed.
 
@@ -82,27 +83,19 @@ class StreamRunner:
     one says how it ended.
     """
 
-    def __init__(
-        self,
-        session: SparkSession,
-        settings: Settings,
-        work: Work,
-        options: RunOptions,
-        observer: Observer = unobserved,
-        shared: Shared | None = None,
-        metrics: DriverMetrics | None = None,
-    ) -> None:
+    session: SparkSession
+    settings: Settings
+    work: Work
+    options: RunOptions
+    observer: Observer = unobserved
+    shared: Shared | None = None
+    metrics: DriverMetrics = field(default_factory=DriverMetrics)
+
+    def __post_init__(self) -> None:
         self.has_spoken = False
-        self._metrics = metrics or DriverMetrics()
-        self._shared = shared
-        self._session = session
-        self._settings = settings
-        self._work = work
-        self._options = options
-        self._observer = observer
-        self._connection = Connection.of(settings)
-        self._declarations = DeclarationLog(settings.data, work.name)
-        self._erasures = ErasureLog(settings.data, work.name)
+        self._connection = Connection.of(self.settings)
+        self._declarations = DeclarationLog(self.settings.data, self.work.name)
+        self._erasures = ErasureLog(self.settings.data, self.work.name)
         self._last: BatchProof | None = None
         self._signs = SignsOfWork()
 
@@ -110,40 +103,40 @@ class StreamRunner:
         """Acquire the lease and run; the last status says ``stopped`` or ``failed``."""
         # asked before the lease is taken: a start that is refused must not fence the driver that is at work
         self._erasures.require_finished()
-        self._declarations.require(self._work.declared, self._work.history.newest())
+        self._declarations.require(self.work.declared, self.work.history.newest())
         with ExitStack() as held:
-            lease = Lease.acquire(self._connection, self._work.name)
+            lease = Lease.acquire(self._connection, self.work.name)
             held.callback(lease.release)
-            held.enter_context(about(stream=self._work.name, lease_epoch=lease.epoch))
+            held.enter_context(about(stream=self.work.name, lease_epoch=lease.epoch))
             status = self._first_status(lease.epoch)
-            _LOG.info("stream %s, lease epoch %d", self._work.name, lease.epoch)
-            listener = ProgressListener(self._work.name)
-            unread = self._shared.unread if self._shared else held.enter_context(self._asking())
+            _LOG.info("stream %s, lease epoch %d", self.work.name, lease.epoch)
+            listener = ProgressListener(self.work.name)
+            unread = self.shared.unread if self.shared else held.enter_context(self._asking())
             reports = StreamReports(
                 lease=lease,
-                metrics=self._metrics,
-                session=self._session,
-                heartbeat_s=self._options.heartbeat_s,
+                metrics=self.metrics,
+                session=self.session,
+                heartbeat_s=self.options.heartbeat_s,
                 memory=self._memory,
-                unread=lambda: unread.of(self._work.name),
+                unread=lambda: unread.of(self.work.name),
             )
-            starting, job_group = SignsOfWork(), f"recount start of {self._work.name}"
+            starting, job_group = SignsOfWork(), f"recount start of {self.work.name}"
             try:
                 transaction = held.enter_context(closing(self._outputs(lease)))
                 reports.tell(status)
                 self.has_spoken = True
                 control = held.enter_context(closing(self._control(lease)))
-                self._session.streams.addListener(listener)
-                held.callback(lambda: self._session.streams.removeListener(listener))
-                self._session.sparkContext.setJobGroup(job_group, job_group)
+                self.session.streams.addListener(listener)
+                held.callback(lambda: self.session.streams.removeListener(listener))
+                self.session.sparkContext.setJobGroup(job_group, job_group)
                 with reports.speaking(status, starting, job_group), starting.batch():
                     query = self._start(transaction, lease.epoch)
-                held.enter_context(unread.following(self._work.name, self._work.topics, lambda: self._read_to(query)))
-                held.enter_context(self._metrics.of_states(self._work.name, lambda: query.processor.used))
+                held.enter_context(unread.following(self.work.name, self.work.topics, lambda: self._read_to(query)))
+                held.enter_context(self.metrics.of_states(self.work.name, lambda: query.processor.used))
                 status = self._watch(query, reports, control, listener, replace(status, state="running"))
                 reports.tell(replace(status, state="stopped", heartbeat_ms=clock_ms()))
             except BaseException as error:
-                _LOG.error("stream %s failed", self._work.name, exc_info=None if says_all(error) else error)
+                _LOG.error("stream %s failed", self.work.name, exc_info=None if says_all(error) else error)
                 last = reports.with_memory(status)
                 failed = replace(last, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
                 try:
@@ -156,7 +149,7 @@ class StreamRunner:
     @contextmanager
     def _asking(self) -> Iterator[UnreadRecords]:
         """The reader of unread records, which asks the brokers; the streams of a group share one."""
-        unread = UnreadRecords(self._connection, partial(producer_at, self._session, self._connection.of_spark))
+        unread = UnreadRecords(self._connection, partial(producer_at, self.session, self._connection.of_spark))
         with unread.asking():
             yield unread
 
@@ -166,15 +159,15 @@ class StreamRunner:
         return last.ends if last else {}
 
     def _control(self, lease: Lease) -> ControlChannel:
-        orders = self._shared.orders if self._shared else None
-        return ControlChannel(self._connection, self._work.name, lease.epoch, shared=orders)
+        orders = self.shared.orders if self.shared else None
+        return ControlChannel(self._connection, self.work.name, lease.epoch, shared=orders)
 
     def _outputs(self, lease: Lease) -> OutputTransaction:
         """Opened before the first status is published, which a driver cannot do that has lost its lease meanwhile."""
         return OutputTransaction(
             self._connection,
-            self._work.name,
-            transaction_timeout_ms=self._options.transaction_timeout_ms,
+            self.work.name,
+            transaction_timeout_ms=self.options.transaction_timeout_ms,
             confirm=lease.confirm,
         )
 
@@ -182,26 +175,26 @@ class StreamRunner:
         """Recover and start; a start that is refused has written nothing."""
         # asked again, for an erasure that began before this driver took the lease is not done
         self._erasures.require_finished()
-        require_topics(self._connection, self._work.topics, self._work.outputs)
-        last = self._work.history.newest()
-        self._declarations.require(self._work.declared, last)
-        topics = SameTopics(self._settings, self._work, last)
+        require_topics(self._connection, self.work.topics, self.work.outputs)
+        last = self.work.history.newest()
+        self._declarations.require(self.work.declared, last)
+        topics = SameTopics(self.settings, self.work, last)
         topics.require()
         worked()
         known = self._declarations.last()
-        location = checkpoint_location(self._settings, self._work.name, known.version if known else 1)
-        checkpoint = Checkpoint(self._session, location, sources=len(self._work.layers))
+        location = checkpoint_location(self.settings, self.work.name, known.version if known else 1)
+        checkpoint = Checkpoint(self.session, location, sources=len(self.work.layers))
         resumption = self._resumption(transaction, checkpoint, last, known)
         repeated = self._repeated(resumption, last, known)
         worked()
         if known is None and last is None:
-            self._work.require_new()
-            partitions = [found for topic in self._work.topics for found in partitions_of(self._connection, topic)]
-            if warning := deleted_before(self._connection, self._work.name, partitions):
+            self.work.require_new()
+            partitions = [found for topic in self.work.topics for found in partitions_of(self._connection, topic)]
+            if warning := deleted_before(self._connection, self.work.name, partitions):
                 _LOG.warning("%s", warning)
-        self._work.require_schemas()
-        enacted = self._declarations.admit(self._work.declared, last)
-        self._work.create()
+        self.work.require_schemas()
+        enacted = self._declarations.admit(self.work.declared, last)
+        self.work.create()
         worked()
         attempt = Attempt(
             checkpoint=checkpoint,
@@ -213,57 +206,57 @@ class StreamRunner:
             closed_ms=enacted.closed_ms,
             added=enacted.additions,
             version=enacted.version,
-            set_aside=AsideLog(self._settings.data, self._work.name).offsets(enacted.version),
-            observer=self._observer,
+            set_aside=AsideLog(self.settings.data, self.work.name).offsets(enacted.version),
+            observer=self.observer,
             memory=self._memory,
         )
         for unfinished in repeated:
             self._repeat(unfinished, attempt)
             worked()
-        self._last = self._work.history.newest()
-        processor = self._work.processor(attempt)
+        self._last = self.work.history.newest()
+        processor = self.work.processor(attempt)
         start = resumption.start
 
         def started(limit: BatchLimit, process: Callable[[DataFrame, int], None]) -> StreamingQuery:
             source = kafka_source(
-                self._session,
+                self.session,
                 self._connection.of_spark,
-                self._work.layers,
+                self.work.layers,
                 start=start,
                 limit=limit,
-                headers=self._work.with_headers,
+                headers=self.work.with_headers,
             )
-            writer = source.writeStream.queryName(self._work.name).option("checkpointLocation", location)
-            if self._options.available_now:
+            writer = source.writeStream.queryName(self.work.name).option("checkpointLocation", location)
+            if self.options.available_now:
                 writer = writer.trigger(availableNow=True)
             else:
-                writer = writer.trigger(processingTime=f"{self._options.trigger_interval_ms} milliseconds")
-            return writer.foreachBatch(told_of(process, stream=self._work.name, lease_epoch=lease_epoch)).start()
+                writer = writer.trigger(processingTime=f"{self.options.trigger_interval_ms} milliseconds")
+            return writer.foreachBatch(told_of(process, stream=self.work.name, lease_epoch=lease_epoch)).start()
 
-        turn = self._shared.turn if self._shared else at_once
+        turn = self.shared.turn if self.shared else at_once
         return StreamQuery(started, processor, self._first_limit(), Headroom(self._memory), turn, self._signs)
 
     def _memory(self) -> DriverMemory:
-        memory, limit = DriverMemory.now(), self._options.memory_limit
+        memory, limit = DriverMemory.now(), self.options.memory_limit
         return memory.within(limit) if limit else memory
 
     def _first_limit(self) -> BatchLimit:
         """Where tables have more to be read than a batch takes, batches read those first."""
-        layer, records = 0, self._options.max_offsets
-        if len(self._work.layers) > 1:
-            last = self._work.history.newest()
-            layer = layer_to_read(backlog(self._connection, self._work.layers, last.ends if last else {}), records)
+        layer, records = 0, self.options.max_offsets
+        if len(self.work.layers) > 1:
+            last = self.work.history.newest()
+            layer = layer_to_read(backlog(self._connection, self.work.layers, last.ends if last else {}), records)
         return BatchLimit(records=records, layer=layer)
 
     def _resumption(
         self, transaction: OutputTransaction, checkpoint: Checkpoint, last: BatchProof | None, enacted: Enacted | None
     ) -> Resumption:
         """Where the stream goes on, by its ledger, by Kafka and by its checkpoint; raises where it cannot."""
-        partitions = [found for topic in self._work.topics for found in partitions_of(self._connection, topic)]
+        partitions = [found for topic in self.work.topics for found in partitions_of(self._connection, topic)]
         starts = enacted.starts if enacted else None
         planned = checkpoint.last_planned()
         known = Known(
-            stream=self._work.name,
+            stream=self.work.name,
             last=last,
             kafka=Standing.of(transaction.committed(partitions)),
             checkpoint=Planned(identity=checkpoint.identity, span=planned, folder=checkpoint.folder)
@@ -272,14 +265,14 @@ class StreamRunner:
             # a partition that was added since the version began is read from its first record
             beginning={} if starts is None else {partition: starts.get(partition, 0) for partition in partitions},
             was_planned_by=lambda identity: any(
-                entry.proof.checkpoint_id == identity for entry in self._work.history.newest_first()
+                entry.proof.checkpoint_id == identity for entry in self.work.history.newest_first()
             ),
-            delta_first=self._work.delta_first,
+            delta_first=self.work.delta_first,
             partitions=partitions,
         )
         resumption = known.resumption()
         places = {place: at for place, at in known.next_offsets(resumption).items() if place in partitions}
-        require_unread_kept(self._connection, self._work.name, places)
+        require_unread_kept(self._connection, self.work.name, places)
         return resumption
 
     def _repeated(
@@ -287,12 +280,12 @@ class StreamRunner:
     ) -> tuple[Unfinished, ...]:
         """Batches to repeat under their own names before anything new begins; raises where that is not possible."""
         repeated = []
-        if last is not None and self._work.lacks(last, in_flight=resumption.in_flight is not None):
+        if last is not None and self.work.lacks(last, in_flight=resumption.in_flight is not None):
             if enacted is not None and enacted.after is not None and last.order <= enacted.after:
                 raise Terminal.of(
                     "table-lacks-a-batch-of-before",
                     given=f"batch {last.generation}/{last.batch}, upgraded after it",
-                    name=self._work.name,
+                    name=self.work.name,
                 )
             repeated.append(Unfinished.of_proof(last))
         if resumption.unfinished is not None:
@@ -307,15 +300,15 @@ class StreamRunner:
         _LOG.info("completing batch %s, which Kafka has and not all tables: %s to %s", name, span.start, span.end)
         plan = OneBatch(identity=unfinished.checkpoint_id, span=span)
         records = kafka_range(
-            self._session,
+            self.session,
             self._connection.of_spark,
-            self._work.topics,
+            self.work.topics,
             start=span.start,
             end=span.end,
-            headers=self._work.with_headers,
+            headers=self.work.with_headers,
         )
         again = replace(attempt, checkpoint=plan, generation=unfinished.generation, published=True)
-        self._work.processor(again)(records, span.batch)
+        self.work.processor(again)(records, span.batch)
 
     def _watch(
         self,
@@ -327,13 +320,13 @@ class StreamRunner:
     ) -> StreamStatus:
         """Report until the query ends; a requested stop waits for the batch at hand. Returns the last status."""
         heartbeat_due = 0.0
-        size = BatchSize.first(query.limit.records, self._options.target_batch_ms)
-        last_layer = len(self._work.layers) - 1
-        while query.is_active or (self._options.available_now and query.limit.layer < last_layer):
+        size = BatchSize.first(query.limit.records, self.options.target_batch_ms)
+        last_layer = len(self.work.layers) - 1
+        while query.is_active or (self.options.available_now and query.limit.layer < last_layer):
             limit = query.limit
             if not query.is_active:
                 limit = replace(limit, layer=limit.layer + 1)
-            if control.stop_requested() or (self._shared and self._shared.is_stopping(self._work.name)):
+            if control.stop_requested() or (self.shared and self.shared.is_stopping(self.work.name)):
                 _LOG.info("stop requested")
                 status = replace(status, state="stopping", heartbeat_ms=clock_ms())
                 reports.tell(status)
@@ -343,12 +336,12 @@ class StreamRunner:
             for progress in listener.take(timeout_s=0.5):
                 status = progressed(status, progress, query.processor.last)
                 size = size.after(progress.records, progress.duration_ms, progress.lag)
-                if progress.lags and not self._options.available_now:
+                if progress.lags and not self.options.available_now:
                     # not by the size at hand: a busy table could always have more left than a small batch takes
-                    layer = layer_to_read(progress.lags, self._options.max_offsets)
+                    layer = layer_to_read(progress.lags, self.options.max_offsets)
                     limit = replace(limit, layer=max(limit.layer, layer))
                 heartbeat_due = 0.0
-            if not self._options.available_now:
+            if not self.options.available_now:
                 limit = replace(limit, records=size.records)
             if limit != query.limit:
                 with reports.speaking(status, self._signs, query.job_group):
@@ -357,7 +350,7 @@ class StreamRunner:
                 now = replace(status, batch_begun_ms=query.batch_begun_ms)
                 status = reports.looked(now, self._signs, query.job_group)
                 reports.tell(status)
-                heartbeat_due = time.monotonic() + self._options.heartbeat_s
+                heartbeat_due = time.monotonic() + self.options.heartbeat_s
         query.await_end()
         for progress in listener.rest(timeout_s=2.0):
             status = progressed(status, progress, query.processor.last)
@@ -365,10 +358,10 @@ class StreamRunner:
 
     def _first_status(self, lease_epoch: int) -> StreamStatus:
         return replace(
-            first_status(self._work.name, lease_epoch, self._session),
-            fingerprint=self._work.declared.fingerprint,
+            first_status(self.work.name, lease_epoch, self.session),
+            fingerprint=self.work.declared.fingerprint,
             stream_version=self._declarations.version(),
-            trigger_interval_ms=self._options.trigger_interval_ms,
+            trigger_interval_ms=self.options.trigger_interval_ms,
         )
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakMethod
 
@@ -67,6 +67,7 @@ class _Stopped(Exception):
     """A batch that was planned and not begun before the query was stopped; the next query begins with it."""
 
 
+@dataclass(eq=False)
 class StreamQuery:
     """The query that ``start`` starts, with batches within ``limit``, and its ``processor``.
 
@@ -77,27 +78,20 @@ class StreamQuery:
     query, are ``signs`` of work.
     """
 
-    def __init__(
-        self,
-        start: StartQuery,
-        processor: Processor,
-        limit: BatchLimit,
-        headroom: Headroom | None = None,
-        turn: Callable[[], Turn] = at_once,
-        signs: SignsOfWork | None = None,
-    ) -> None:
-        self._start = start
-        self._turn = turn
-        self._signs = signs or SignsOfWork()
-        self._headroom = headroom or Headroom()
+    start: StartQuery
+    processor: Processor
+    limit: BatchLimit
+    headroom: Headroom = field(default_factory=Headroom)
+    turn: Callable[[], Turn] = at_once
+    signs: SignsOfWork = field(default_factory=SignsOfWork)
+
+    def __post_init__(self) -> None:
         self._between_batches = threading.Lock()
-        self.processor = processor
-        self.limit = limit
         self.batch_begun_ms: int | None = None
         self._failed: Exception | None = None
         self._called_by: Any = None
         self._is_stopping = self._left_one_out = False
-        self._query = start(limit, _held_weakly(self._process))
+        self._query = self.start(self.limit, _held_weakly(self._process))
 
     @property
     def is_active(self) -> bool:
@@ -113,8 +107,8 @@ class StreamQuery:
         self.stop()
         self.await_end()
         self.limit, self._is_stopping, self._left_one_out = limit, False, False
-        self._query = self._start(limit, _held_weakly(self._process))
-        self._signs.did()
+        self._query = self.start(limit, _held_weakly(self._process))
+        self.signs.did()
         took_s = time.monotonic() - begun_s
         _LOG.info(
             "batches of at most %d records of layer %d; stopped and started in %.1f s",
@@ -149,8 +143,8 @@ class StreamQuery:
 
     def _process(self, records: DataFrame, batch: int) -> None:
         self._called_by = connection_of_this_thread()
-        self._signs.did()
-        with about(batch=batch), self._turn(), self._between_batches, self._signs.batch():
+        self.signs.did()
+        with about(batch=batch), self.turn(), self._between_batches, self.signs.batch():
             if self._is_stopping:
                 self._left_one_out = True
                 raise _Stopped
@@ -158,8 +152,8 @@ class StreamQuery:
             last = self.processor.last
             if last is None or batch > last.proof.batch:
                 try:
-                    self._headroom.require(lambda: self.processor.held)
-                    with self._headroom.measured():
+                    self.headroom.require(lambda: self.processor.held)
+                    with self.headroom.measured():
                         self.processor(records, batch)
                 except Exception as error:
                     self._failed = error

@@ -1,6 +1,7 @@
 """The records of one topic as tasks take them in: decoded, the bad ones set aside; and how tables leave tasks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import polars as pl
@@ -47,26 +48,22 @@ LATE_SCHEMA: dict[str, pl.DataType] = {
 }
 
 
+@dataclass(eq=False)
 class Intake:
     """Takes the records of one topic: ``columns`` are the fields to decode, ``latest_ms`` the last sane event time.
 
     ``needs_key``: a record without a key, or with one that is no text, is bad. So is one whose offset is ``set_aside``.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        columns: Sequence[str],
-        *,
-        needs_key: bool,
-        latest_ms: int,
-        set_aside: frozenset[int] = frozenset(),
-    ) -> None:
-        self._source = source
-        self._needs_key = needs_key
-        self._latest_ms = latest_ms
-        self._set_aside = set_aside
-        self._decoder = RecordDecoder(source.topic, columns)
+    source: Source
+    columns: Sequence[str]
+    _: KW_ONLY
+    needs_key: bool
+    latest_ms: int
+    set_aside: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        self._decoder = RecordDecoder(self.source.topic, self.columns)
 
     def take(self, batch: pa.RecordBatch) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The good records in order, and the rejected ones.
@@ -78,14 +75,14 @@ class Intake:
         frame = pl.from_arrow(batch.select(list(INPUT_COLUMNS)))
         assert isinstance(frame, pl.DataFrame)
         frame = frame.rename({"key": "record_key", "value": "record_value", TIMESTAMP: "record_timestamp_ms"})
-        fields = {**decoded.columns, self._source.key: decoded.keys}
+        fields = {**decoded.columns, self.source.key: decoded.keys}
         frame = frame.with_columns(pl.Series(field_column(name), column) for name, column in fields.items())
-        event_time = self._source.topic.event_time
+        event_time = self.source.topic.event_time
         time = pl.col(field_column(event_time) if event_time else "record_timestamp_ms")
         frame = frame.with_columns(time.alias(TIMESTAMP))
         faults = {fault.index: (fault.reason, fault.detail) for fault in decoded.faults}
-        if self._set_aside:
-            ordered = frame["offset"].is_in(list(self._set_aside)).arg_true()
+        if self.set_aside:
+            ordered = frame["offset"].is_in(list(self.set_aside)).arg_true()
             faults |= dict.fromkeys(ordered.to_list(), (SET_ASIDE, "somebody ordered to set the record aside"))
         judged = self._judged(frame, faults)
         bad = judged.filter(pl.col("reason").is_not_null())
@@ -95,8 +92,8 @@ class Intake:
 
     def _in_seconds(self) -> pl.Expr:
         """Compare with the record's own time; where that is the event time itself, with the latest sane one."""
-        has_own = self._source.topic.event_time is not None
-        latest = YEAR_MS + (pl.col("record_timestamp_ms") if has_own else pl.lit(self._latest_ms))
+        has_own = self.source.topic.event_time is not None
+        latest = YEAR_MS + (pl.col("record_timestamp_ms") if has_own else pl.lit(self.latest_ms))
         return (pl.col(TIMESTAMP) < latest - 2 * YEAR_MS) & (pl.col(TIMESTAMP) * 1_000).is_between(YEAR_2000_MS, latest)
 
     def _judged(self, frame: pl.DataFrame, faults: Mapping[int, tuple[str, str]]) -> pl.DataFrame:
@@ -118,15 +115,15 @@ class Intake:
     def _tests(self) -> Iterator[tuple[pl.Expr, str, pl.Expr]]:
         """The other tests for a bad record: the test, the reason, the detail; the first that holds counts."""
         time = pl.col(TIMESTAMP)
-        if self._needs_key:
+        if self.needs_key:
             yield pl.col("record_key").is_null(), "null-key", pl.lit("the record has no key")
-            yield pl.col(field_column(self._source.key)).is_null(), "undecodable", pl.lit("the key is no text")
-        yield time.is_null(), "schema", pl.lit(f"event time {self._source.topic.event_time} is missing")
+            yield pl.col(field_column(self.source.key)).is_null(), "undecodable", pl.lit("the key is no text")
+        yield time.is_null(), "schema", pl.lit(f"event time {self.source.topic.event_time} is missing")
         yield time < 0, "negative-timestamp", pl.format("event time {} ms", time)
         yield (
-            time > self._latest_ms,
+            time > self.latest_ms,
             "future-timestamp",
-            pl.format(f"event time {{}} ms is after {self._latest_ms} ms{{}}", time, self._unit_ahead()),
+            pl.format(f"event time {{}} ms is after {self.latest_ms} ms{{}}", time, self._unit_ahead()),
         )
 
     def _unit_ahead(self) -> pl.Expr:
