@@ -15,7 +15,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -25,7 +25,7 @@ import psutil
 
 from recount.kafka.connection import Connection
 from recount.kafka.leases import request_stop
-from recount.kafka.status import StatusBoard, StreamStatus, status_of_group
+from recount.kafka.status import StreamStatus, status_of, status_of_group
 from recount.runtime.console import identity_of
 from recount.runtime.errors import Terminal, Transient
 from recount.runtime.installation import require_extra
@@ -335,8 +335,7 @@ class GroupDriver:
 
     def _status(self) -> StreamStatus | None:
         """Read uncommitted: somebody's open transaction on the topic must not make a driver look silent."""
-        with closing(StatusBoard(self._connection, isolation="read_uncommitted")) as board:
-            return board.of(status_of_group(self.group))
+        return status_of(self._connection, status_of_group(self.group))
 
     @property
     def _connection(self) -> Connection:

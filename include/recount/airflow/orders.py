@@ -7,18 +7,11 @@ from contextlib import closing
 from typing import Self
 
 from recount.airflow.drivers import find_driver, record_of
-from recount.kafka.compacted import Isolation
 from recount.kafka.connection import Connection
 from recount.kafka.leases import StandingOrders, request_stop, withdraw_stop
-from recount.kafka.status import StatusBoard, StreamStatus, last_epoch
+from recount.kafka.status import StatusBoard, last_epoch, status_of
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
-
-
-def last_status(connection: Connection, stream: str, isolation: Isolation = "read_committed") -> StreamStatus | None:
-    """The stream's last status, None before the first."""
-    with closing(StatusBoard(connection, isolation=isolation)) as board:
-        return board.of(stream)
 
 
 def hidden_status(connection: Connection, stream: str) -> str | None:
@@ -74,7 +67,7 @@ def give(stream: str, order: str, *, declared: Collection[str]) -> None:
 
     Raises ``Terminal`` for a name that nobody knows.
     """
-    if stream not in declared and (order != "stop" or last_status(_here()[0], stream, "read_uncommitted") is None):
+    if stream not in declared and (order != "stop" or status_of(_here()[0], stream) is None):
         raise Terminal.of(
             "no-stream-to-order",
             given=stream,

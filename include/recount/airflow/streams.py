@@ -16,14 +16,14 @@ from recount.airflow.health import standstill
 from recount.airflow.lineage import StreamLineage
 from recount.airflow.links import StreamLink, StreamTask, stream_page
 from recount.airflow.notices import airflow_failures, notify
-from recount.airflow.orders import hidden_status, is_held, last_status, start, stop, wait_for_end
+from recount.airflow.orders import hidden_status, is_held, start, stop, wait_for_end
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.airflow.triggers import BackoffTrigger, ReleaseTrigger, StreamHealthTrigger, health_from, limits_of
 from recount.declare.limits import Health, Resources
 from recount.kafka.compacted import Isolation
 from recount.kafka.connection import Connection
 from recount.kafka.leases import request_run
-from recount.kafka.status import last_epoch
+from recount.kafka.status import last_epoch, status_of
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
 from recount.runtime.times import clock_ms, quantity, roughly
@@ -192,7 +192,7 @@ class StreamOperator(StreamTask):
         with airflow_failures():
             settings = Settings.from_environment(os.environ)
             is_ordered = is_held(self.stream)
-            outdated = last_status(Connection.of(settings), self.stream)
+            outdated = status_of(Connection.of(settings), self.stream, "read_committed")
             stop(self.stream)
             wait_for_end(self.stream, self.stop_timeout_s, self.group)
             if is_ordered:
@@ -221,7 +221,7 @@ class StreamOperator(StreamTask):
         hidden = hidden_status(Connection.of(settings), self.stream)  # before the status: see StatusBoard.hidden
         # many streams publish at once, and hide each other's statuses for moments; not to adopt one would run it again
         isolation: Isolation = "read_committed" if self.group is None else "read_uncommitted"
-        status = last_status(Connection.of(settings), self.stream, isolation)
+        status = status_of(Connection.of(settings), self.stream, isolation)
         if is_held(self.stream):
             self.log.info("the last driver has the order to stop: waiting for its end")
             wait_for_end(self.stream, self.stop_timeout_s, self.group)

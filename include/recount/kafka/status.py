@@ -7,12 +7,15 @@ The metrics are the same from the driver and from ``recount serve``. The history
 from __future__ import annotations
 
 import json
+import os
+import socket
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -23,6 +26,7 @@ from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
 from recount.kafka.offsets import TO_THE_END, partitions_of
 from recount.kafka.topic_drift import HISTORY, STATUS
 from recount.runtime.errors import RecountError, Terminal, Transient
+from recount.runtime.times import clock_ms
 
 State = Literal["starting", "running", "stopping", "stopped", "failed"]
 VERSION = 1
@@ -109,6 +113,22 @@ class StreamStatus:
     final: bool = False
     stream_version: int | None = None
 
+    @classmethod
+    def first(cls, stream: str, lease_epoch: int, application_id: str | None = None) -> Self:
+        """The status of ``stream`` when this process has just taken its lease."""
+        at_ms = clock_ms()
+        return cls(
+            stream=stream,
+            driver_id=str(uuid.uuid4()),
+            lease_epoch=lease_epoch,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            state="starting",
+            started_at_ms=at_ms,
+            heartbeat_ms=at_ms,
+            application_id=application_id,
+        )
+
     @property
     def is_over(self) -> bool:
         """Whether the driver said that it ended; a killed driver cannot say so."""
@@ -186,14 +206,21 @@ def status_of_group(group: str) -> str:
     return f"group.{group}"
 
 
+def status_of(
+    connection: Connection, name: str, isolation: Isolation = "read_uncommitted", *, topic: str = STATUS
+) -> StreamStatus | None:
+    """The last status under ``name``, though a transaction on the topic be open; None when no driver ever spoke."""
+    with closing(StatusBoard(connection, topic, isolation=isolation)) as board:
+        return board.of(name)
+
+
 def last_epoch(connection: Connection, stream: str, topic: str = STATUS) -> int:
     """The lease epoch of the stream's last status, 0 when no driver ever spoke.
 
     Read uncommitted: an open transaction on the topic must not hide the last driver from the next one, nor from an
     order to stop. The epoch of a status that is aborted is skipped, no more.
     """
-    with closing(StatusBoard(connection, topic, isolation="read_uncommitted")) as board:
-        status = board.of(stream)
+    status = status_of(connection, stream, topic=topic)
     return status.lease_epoch if status else 0
 
 

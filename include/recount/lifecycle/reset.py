@@ -8,12 +8,9 @@ driver starts. Tables are moved whole to ``former/<stream>/<version>`` below the
 A reset needs a standstill: no driver is at work, and one that wakes up can neither publish nor commit.
 """
 
-import os
-import socket
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlparse
@@ -28,7 +25,7 @@ from recount.declare.topology import Topology
 from recount.kafka.connection import BACKFILL_SLOT, REQUEST_TIMEOUT_S, Connection, failure
 from recount.kafka.leases import Lease
 from recount.kafka.offsets import ends_of, spans_of
-from recount.kafka.status import StatusBoard, StreamStatus
+from recount.kafka.status import StreamStatus, status_of
 from recount.kafka.transaction import OutputTransaction
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
@@ -70,8 +67,7 @@ def require_no_driver(connection: Connection, stream: Stream) -> None:
 
     Its statuses are read uncommitted: an open transaction on the topic must not hide that it is at work.
     """
-    with closing(StatusBoard(connection, isolation="read_uncommitted")) as board:
-        status = board.of(stream.name)
+    status = status_of(connection, stream.name)
     if status is None or status.is_over:
         return
     silent_ms = clock_ms() - status.heartbeat_ms
@@ -105,20 +101,7 @@ def say_stopped(connection: Connection, name: str, version: int) -> None:
     lease = Lease.acquire(connection, name)
     with ExitStack() as held:
         held.callback(lease.release)
-        now_ms = clock_ms()
-        lease.publish(
-            StreamStatus(
-                stream=name,
-                driver_id=str(uuid.uuid4()),
-                lease_epoch=lease.epoch,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                state="stopped",
-                started_at_ms=now_ms,
-                heartbeat_ms=now_ms,
-                stream_version=version,
-            )
-        )
+        lease.publish(replace(StreamStatus.first(name, lease.epoch), state="stopped", stream_version=version))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from recount.declare.expressions import col
 from recount.declare.schema import STRING, RecordSchema
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import session, tumbling
-from recount.engine.driver.stream_reports import status_of
+from recount.kafka.status import status_of
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
 

@@ -24,13 +24,13 @@ from recount.declare.topics import Topic
 from recount.engine.commit.batch import TopologyWork
 from recount.engine.commit.delta_table import AppendOnlyTable, TableFile
 from recount.engine.driver.runner import RunOptions, StreamRunner, checkpoint_location
-from recount.engine.driver.stream_reports import status_of
 from recount.engine.exchange.work import Step, Work
 from recount.engine.source.resumption import OtherTopic, OutOfStep
 from recount.engine.upkeep.archive_stream import ArchiveWork
 from recount.kafka.connection import Fenced
 from recount.kafka.leases import Lease
 from recount.kafka.offsets import UnreadRecordsGone, log_ranges, partitions_of
+from recount.kafka.status import status_of
 from recount.kafka.topics_on_cluster import apply, plan
 from recount.kafka.transaction import OutputTransaction
 from recount.lifecycle.reset import Reset

@@ -17,13 +17,12 @@ from pyspark.sql import SparkSession
 
 from recount.engine.driver.runner import RunOptions, Shared, StreamRunner, is_final
 from recount.engine.driver.stream_query import Turns
-from recount.engine.driver.stream_reports import DriverMetrics, first_status, is_driven, status_of
+from recount.engine.driver.stream_reports import DriverMetrics, is_driven, with_memory
 from recount.engine.exchange.work import Observer, Work, unobserved
 from recount.engine.source.unread_records import UnreadRecords, producer_at
-from recount.engine.upkeep.memory import DriverMemory
 from recount.kafka.connection import Connection, Fenced
-from recount.kafka.leases import Lease, StandingOrders
-from recount.kafka.status import MOST_CHARACTERS, StreamStatus, last_epoch, status_of_group
+from recount.kafka.leases import ControlChannel, Lease, StandingOrders
+from recount.kafka.status import MOST_CHARACTERS, StreamStatus, last_epoch, status_of, status_of_group
 from recount.runtime.errors import RecountError, Transient, says_all
 from recount.runtime.log_lines import about, told_of
 from recount.runtime.settings import Settings
@@ -52,7 +51,7 @@ def publish_refusal(
         with ExitStack() as held:
             lease = Lease.acquire(connection, stream)
             held.callback(lease.release)
-            status = first_status(stream, lease.epoch, session)
+            status = StreamStatus.first(stream, lease.epoch, session.sparkContext.applicationId)
             said = str(error)[:MOST_CHARACTERS]
             version = DeclarationLog(settings.data, stream).version()
             failed = replace(status, state="failed", error=said, final=is_final(error), stream_version=version)
@@ -125,12 +124,14 @@ class GroupHost:
             held.enter_context(unread.asking())
             turns = Turns(_AT_ONCE)
             shared = Shared(orders=orders, is_stopping=self._is_stopping, unread=unread, turn=turns)
-            status = replace(first_status(self._name, lease.epoch, self.session), state="running")
+            control = ControlChannel(self._connection, self._name, lease.epoch, shared=orders)
+            application = self.session.sparkContext.applicationId
+            status = replace(StreamStatus.first(self._name, lease.epoch, application), state="running")
             try:
                 self._told(lease, status)
                 if not self.host_options.on_order:
-                    self._run_all(orders, shared)
-                self._watch(lease, orders, shared, status)
+                    self._run_all(shared)
+                self._watch(lease, control, shared, status)
                 self._told(lease, replace(status, state="stopped"))
             except BaseException as error:
                 self._stopping.set()
@@ -143,11 +144,11 @@ class GroupHost:
                     _LOG.warning("the failure could not be published: %s", unheard)
                 raise
 
-    def _watch(self, lease: Lease, orders: StandingOrders, shared: Shared, status: StreamStatus) -> None:
+    def _watch(self, lease: Lease, control: ControlChannel, shared: Shared, status: StreamStatus) -> None:
         heard_s = idle_since_s = time.monotonic()
         while True:
             now_s = time.monotonic()
-            if self._stopping.wait(_LOOK_EVERY_S) or self._is_stopped(orders, lease):
+            if self._stopping.wait(_LOOK_EVERY_S) or control.stop_requested():
                 _LOG.info("stop requested")
                 self._told(lease, replace(status, state="stopping"))
                 self._stopping.set()
@@ -155,7 +156,7 @@ class GroupHost:
                 return
             if self.session.sparkContext._jsc.sc().isStopped():
                 raise Transient(f"the Spark application of group {self.group} has ended")
-            self._take_orders(orders, shared)
+            self._take_orders(shared)
             if self._running():
                 idle_since_s = now_s
             elif not self.host_options.on_order:
@@ -163,8 +164,8 @@ class GroupHost:
             elif now_s - idle_since_s > self.host_options.idle_s:
                 # published before the last read of the orders: a client that gives an order later has seen it
                 self._told(lease, replace(status, state="stopping"))
-                orders.read_anew()
-                self._take_orders(orders, shared)
+                shared.orders.read_anew()
+                self._take_orders(shared)
                 if not self._running():
                     _LOG.info("no stream is to run")
                     return
@@ -173,21 +174,21 @@ class GroupHost:
                 self._told(lease, status)
                 heard_s = now_s
 
-    def _run_all(self, orders: StandingOrders, shared: Shared) -> None:
+    def _run_all(self, shared: Shared) -> None:
         for stream in self.works:
-            order = orders.stop_of(stream)
+            order = shared.orders.stop_of(stream)
             if order is not None and order >= last_epoch(self._connection, stream):
                 _LOG.info("stream %s is stopped by order", stream)
                 continue
             self._begin(stream, shared)
 
-    def _take_orders(self, orders: StandingOrders, shared: Shared) -> None:
+    def _take_orders(self, shared: Shared) -> None:
         """Run what is ordered and not yet done; brokers that are away are asked again later."""
         if not self.host_options.on_order:
             return
         try:
             for stream in self.works:
-                order = orders.run_of(stream)
+                order = shared.orders.run_of(stream)
                 if order is None or self._done.get(stream) == order.order or stream in self._given_up:
                     continue
                 answer = answer_to(
@@ -205,13 +206,6 @@ class GroupHost:
                     self._done[stream] = order.order
         except Transient as error:
             _LOG.warning("no word from the control topic, asking again: %s", error)
-
-    def _is_stopped(self, orders: StandingOrders, lease: Lease) -> bool:
-        try:
-            order = orders.stop_of(self._name)
-        except Transient:
-            return False
-        return order is not None and order >= lease.epoch
 
     def _begin(self, stream: str, shared: Shared) -> None:
         _LOG.info("starting stream %s", stream)
@@ -265,11 +259,7 @@ class GroupHost:
                 thread.join()
 
     def _told(self, lease: Lease, status: StreamStatus) -> None:
-        memory = DriverMemory.now()
-        if self.options.memory_limit:
-            memory = memory.within(self.options.memory_limit)
-        known = replace(status, memory_used=memory.used, memory_left=memory.left, memory_limit=memory.limit)
-        lease.publish(replace(known, heartbeat_ms=clock_ms()))
+        lease.publish(replace(with_memory(status, self.options.memory()), heartbeat_ms=clock_ms()))
 
 
 def answer_to(after_epoch: int, last_epoch: int, *, is_at_work: bool, has_spoken: bool) -> Answer:

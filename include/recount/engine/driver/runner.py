@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from recount.engine.driver.signs_of_work import SignsOfWork, worked
 from recount.engine.driver.stream_query import ProgressListener, StreamQuery, Turn, at_once
-from recount.engine.driver.stream_reports import DriverMetrics, NotAlone, StreamReports, first_status, progressed
+from recount.engine.driver.stream_reports import DriverMetrics, NotAlone, StreamReports, progressed, with_memory
 from recount.engine.exchange.work import Attempt, Observer, Work, unobserved
 from recount.engine.source.checkpoint import Checkpoint, OneBatch
 from recount.engine.source.kafka_source import BatchLimit, BatchSize, backlog, kafka_range, kafka_source, layer_to_read
@@ -63,6 +63,10 @@ class RunOptions:
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     memory_limit: int = 0
     heartbeat_s: float = 2.0
+
+    def memory(self) -> DriverMemory:
+        found = DriverMemory.now()
+        return found.within(self.memory_limit) if self.memory_limit else found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +121,7 @@ class StreamRunner:
                 metrics=self.metrics,
                 session=self.session,
                 heartbeat_s=self.options.heartbeat_s,
-                memory=self._memory,
+                memory=self.options.memory,
                 unread=lambda: unread.of(self.work.name),
             )
             starting, job_group = SignsOfWork(), f"recount start of {self.work.name}"
@@ -137,7 +141,7 @@ class StreamRunner:
                 reports.tell(replace(status, state="stopped", heartbeat_ms=clock_ms()))
             except BaseException as error:
                 _LOG.error("stream %s failed", self.work.name, exc_info=None if says_all(error) else error)
-                last = reports.with_memory(status)
+                last = with_memory(status, reports.memory())
                 failed = replace(last, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
                 try:
                     reports.tell(replace(failed, heartbeat_ms=clock_ms()))
@@ -208,7 +212,7 @@ class StreamRunner:
             version=enacted.version,
             set_aside=AsideLog(self.settings.data, self.work.name).offsets(enacted.version),
             observer=self.observer,
-            memory=self._memory,
+            memory=self.options.memory,
         )
         for unfinished in repeated:
             self._repeat(unfinished, attempt)
@@ -234,11 +238,7 @@ class StreamRunner:
             return writer.foreachBatch(told_of(process, stream=self.work.name, lease_epoch=lease_epoch)).start()
 
         turn = self.shared.turn if self.shared else at_once
-        return StreamQuery(started, processor, self._first_limit(), Headroom(self._memory), turn, self._signs)
-
-    def _memory(self) -> DriverMemory:
-        memory, limit = DriverMemory.now(), self.options.memory_limit
-        return memory.within(limit) if limit else memory
+        return StreamQuery(started, processor, self._first_limit(), Headroom(self.options.memory), turn, self._signs)
 
     def _first_limit(self) -> BatchLimit:
         """Where tables have more to be read than a batch takes, batches read those first."""
@@ -358,7 +358,7 @@ class StreamRunner:
 
     def _first_status(self, lease_epoch: int) -> StreamStatus:
         return replace(
-            first_status(self.work.name, lease_epoch, self.session),
+            StreamStatus.first(self.work.name, lease_epoch, self.session.sparkContext.applicationId),
             fingerprint=self.work.declared.fingerprint,
             stream_version=self._declarations.version(),
             trigger_interval_ms=self.options.trigger_interval_ms,

@@ -1,12 +1,10 @@
 """Reports of a stream from its driver: statuses in its topic, and metrics over HTTP."""
 
 import logging
-import os
 import socket
 import threading
-import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +22,7 @@ from recount.engine.state.keyed_rows import StateUse
 from recount.engine.upkeep.memory import DriverMemory
 from recount.kafka.connection import Connection
 from recount.kafka.leases import Lease
-from recount.kafka.status import StatusBoard, StreamStatus, gauge, of_status, status_of_group
+from recount.kafka.status import StreamStatus, gauge, of_status, status_of, status_of_group
 from recount.runtime.errors import RecountError, Terminal
 from recount.runtime.times import clock_ms, told_time
 
@@ -135,7 +133,9 @@ class StreamReports:
         if unread is not None:
             signs.unread(unread.lag.readable, unread.lag.at_ms)
             status = with_unread(status, unread)
-        return replace(self.with_memory(status), heartbeat_ms=clock_ms(), waiting_since_ms=signs.waiting_since_ms)
+        return replace(
+            with_memory(status, self.memory()), heartbeat_ms=clock_ms(), waiting_since_ms=signs.waiting_since_ms
+        )
 
     @contextmanager
     def speaking(self, status: StreamStatus, signs: SignsOfWork, job_group: str) -> Iterator[None]:
@@ -160,26 +160,10 @@ class StreamReports:
             over.set()
             thread.join()
 
-    def with_memory(self, status: StreamStatus) -> StreamStatus:
-        """``status`` with what is left to the driver now."""
-        memory = self.memory()
-        return replace(status, memory_used=memory.used, memory_left=memory.left, memory_limit=memory.limit)
 
-
-def first_status(name: str, lease_epoch: int, session: SparkSession) -> StreamStatus:
-    """Status of ``name`` when the driver of this process has just taken the lease."""
-    at_ms = clock_ms()
-    return StreamStatus(
-        stream=name,
-        driver_id=str(uuid.uuid4()),
-        lease_epoch=lease_epoch,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        state="starting",
-        started_at_ms=at_ms,
-        heartbeat_ms=at_ms,
-        application_id=session.sparkContext.applicationId,
-    )
+def with_memory(status: StreamStatus, memory: DriverMemory) -> StreamStatus:
+    """``status`` with what is left to the driver."""
+    return replace(status, memory_used=memory.used, memory_left=memory.left, memory_limit=memory.limit)
 
 
 def progressed(status: StreamStatus, progress: BatchProgress, last: BatchResult | None) -> StreamStatus:
@@ -260,12 +244,6 @@ def require_alone(connection: Connection, group: str) -> None:
         given=f"pid {status.pid} on {status.host}, heartbeat at {told_time(status.heartbeat_ms)} UTC",
         group=group,
     )
-
-
-def status_of(connection: Connection, name: str) -> StreamStatus | None:
-    """The last status under ``name``, though a transaction on the topic be open; None when no driver ever spoke."""
-    with closing(StatusBoard(connection, isolation="read_uncommitted")) as board:
-        return board.of(name)
 
 
 def is_driven(status: StreamStatus | None) -> bool:
