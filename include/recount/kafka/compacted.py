@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failing, failure, patiently
 from recount.kafka.offsets import Partition, log_ranges, messages, partitions_of
 from recount.kafka.topic_drift import CERTIFICATES
 from recount.runtime.errors import RecountError, Terminal, Transient
@@ -104,12 +104,10 @@ class CompactedView:
         return int(end)
 
     def _poll(self) -> None:
-        try:
+        with failing(f"reading {self._topic}"):
             first = self._consumer.poll(0.2)
             # a message has the length of its value: one without a value is as false as None
             messages = [] if first is None else [first, *self._consumer.consume(1_000, 0)]
-        except KafkaException as error:
-            raise failure(f"reading {self._topic}", error) from error
         for message in messages:
             self._take(message)
 
@@ -181,13 +179,11 @@ class HeadPublisher:
     def publish(self, head: Head) -> None:
         """Make ``head`` the newest; raises ``Fenced`` when another publisher was opened since."""
         value = json.dumps(dict(head), sort_keys=True).encode()
-        try:
+        with failing(f"publishing the head of {self._stream}"):
             self._producer.begin_transaction()
             # no callback: one that is called with a fatal error on its way out turns it into another
             self._producer.produce(self._topic, key=self._stream, value=value)
             patiently(lambda: self._producer.commit_transaction(REQUEST_TIMEOUT_S), time.monotonic() + _STABLE_S)
-        except KafkaException as error:
-            raise failure(f"publishing the head of {self._stream}", error) from error
 
     def __enter__(self) -> Self:
         return self

@@ -210,6 +210,15 @@ def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
     return Transient.of("kafka-failed", given=str(cause), doing=doing)
 
 
+@contextmanager
+def failing(doing: str) -> Iterator[None]:
+    """Raise what Kafka's client raises as the ``failure`` of ``doing`` it."""
+    try:
+        yield
+    except KafkaException as error:
+        raise failure(doing, error) from error
+
+
 def committed_of_group(consumer: Consumer, asked: list[TopicPartition], group: str) -> list[TopicPartition]:
     """Committed offsets of ``group`` of ``consumer``. Raises ``NotAllowed`` within seconds.
 

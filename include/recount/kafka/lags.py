@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failing
 from recount.kafka.offsets import Partition, list_offsets
 from recount.runtime.times import clock_ms
 
@@ -109,10 +109,8 @@ def lags_of(
 
 
 def _places(connection: Connection, topics: Mapping[str, Iterable[str]]) -> dict[str, list[Partition]]:
-    try:
+    with failing("listing the topics"):
         there = connection.admin().list_topics(timeout=REQUEST_TIMEOUT_S).topics
-    except KafkaException as error:
-        raise failure("listing the topics", error) from error
     return {
         stream: [(topic, number) for topic in own if topic in there for number in sorted(there[topic].partitions)]
         for stream, own in topics.items()
@@ -132,10 +130,8 @@ def _committed(connection: Connection, streams: list[str]) -> dict[str, dict[Par
     }
     found = {}
     for stream, answer in asked.items():
-        try:
+        with failing(f"reading the offsets of group {connection.group(stream)}"):
             parts = answer.result().topic_partitions
-        except KafkaException as error:
-            raise failure(f"reading the offsets of group {connection.group(stream)}", error) from error
         found[stream] = {(part.topic, part.partition): part.offset for part in parts if part.offset >= 0}
     return found
 

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from recount.declare.registry import Declarations
 from recount.kafka.compacted import CompactedView
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failing, failure, patiently
 from recount.kafka.status import LARGEST_EPOCH, StatusBoard, StreamStatus, last_epoch, status_of_group
 from recount.kafka.topic_drift import CONTROL, HISTORY, STATUS
 from recount.runtime.errors import Terminal, Transient
@@ -78,7 +78,8 @@ class Lease:
 
         named = {"transactional.id": connection.own(f"recount.{stream}.lease"), "linger.ms": 0}
         producer = connection.producer({**named, "delivery.report.only.error": True, "on_delivery": delivered})
-        _checked(f"acquiring the lease of {stream}", lambda: producer.init_transactions(REQUEST_TIMEOUT_S))
+        with failing(f"acquiring the lease of {stream}"):
+            producer.init_transactions(REQUEST_TIMEOUT_S)
         epoch = last_epoch(connection, stream, status_topic) + 1
         if epoch > LARGEST_EPOCH:
             _LOG.warning("stream %s: a status has the lease epoch %d, epochs begin again with 1", stream, epoch - 1)
@@ -94,9 +95,9 @@ class Lease:
                 stream=self.stream,
                 epoch=self.epoch,
             )
-        with self._busy:
+        with self._busy, failing(f"publishing the status of {self.stream}"):
             self._last = status
-            _checked(f"publishing the status of {self.stream}", lambda: self._publish(status))
+            self._publish(status)
 
     def confirm(self) -> None:
         """Publish the last status once more; returns when the lease is held, raises ``Fenced`` when it was lost."""
@@ -125,13 +126,6 @@ class Lease:
             if self._undelivered and error.args[0].code() == KafkaError._INCONSISTENT:
                 raise KafkaException(self._undelivered[0]) from error  # the call says no more than that some were not
             raise
-
-
-def _checked(doing: str, call: Callable[[], None]) -> None:
-    try:
-        call()
-    except KafkaException as error:
-        raise failure(doing, error) from error
 
 
 def undeclared(statuses: Mapping[str, StreamStatus], declarations: Declarations) -> list[StreamStatus]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, committed_of_group, failure
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, committed_of_group, failing, failure
 from recount.runtime.errors import Terminal, Transient
 
 Partition = tuple[str, int]
@@ -69,10 +69,8 @@ class UnreadRecordsGone(Terminal):
 
 def partitions_of(connection: Connection, topic: str) -> list[Partition]:
     """All partitions of an existing topic; ``Terminal`` when there is no such topic."""
-    try:
+    with failing(f"describing topic {topic}"):
         found = connection.admin().list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
-    except KafkaException as error:
-        raise failure(f"describing topic {topic}", error) from error
     if found.error is not None:
         if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise Terminal.of("no-such-topic", given=topic)
@@ -105,19 +103,15 @@ def require_topics(connection: Connection, read: Iterable[str], written: Iterabl
 def _require_allowed(admin: AdminClient, topics: Iterable[str]) -> None:
     """Raise ``NotAllowed`` where a topic is not listed because this user may not see it."""
     for topic in topics:
-        try:
+        with failing("listing the topics"):
             error = admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic].error
-        except KafkaException as failed:
-            raise failure("listing the topics", failed) from failed
         if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise failure(f"looking at topic {topic}", error)
 
 
 def _listed(admin: AdminClient) -> set[str]:
-    try:
+    with failing("listing the topics"):
         return set(admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
-    except KafkaException as error:
-        raise failure("listing the topics", error) from error
 
 
 def log_ranges(
@@ -287,10 +281,8 @@ def setting_of(connection: Connection, topic: str, name: str) -> str:
     """The setting that the brokers use for ``topic``; raises the ``failure`` of a refusal."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = connection.admin()
-    try:
+    with failing(f"describing topic {topic}"):
         settings = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
-    except KafkaException as error:
-        raise failure(f"describing topic {topic}", error) from error
     return str(settings[name].value)
 
 

@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass, fields
 from typing import Literal, Self, get_args
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from recount.kafka.compacted import CompactedView, Isolation
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failing, failure
 from recount.kafka.offsets import TO_THE_END, partitions_of
 from recount.kafka.topic_drift import HISTORY, STATUS
 from recount.runtime.errors import RecountError, Terminal, Transient
@@ -305,10 +305,8 @@ class StatusHistory:
 
     def refresh(self, now_ms: int, timeout_s: float = 30.0) -> Samples:
         """Read what is new, and the ``samples``; ``Transient`` when reading takes too long."""
-        try:
+        with failing(f"reading {self._topic}"):
             self._read_on(now_ms, time.monotonic() + timeout_s)
-        except KafkaException as error:
-            raise failure(f"reading {self._topic}", error) from error
         return self.samples(now_ms)
 
     def samples(self, now_ms: int) -> Samples:

@@ -32,7 +32,7 @@ from recount.declare.registry import declared
 from recount.declare.schema import BadRecord, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failing, failure
 from recount.kafka.offsets import log_ranges, messages, partitions_of
 from recount.kafka.topic_drift import Found, TopicChange, all_topics, change_of, settings_of
 from recount.runtime.console import print_whole
@@ -72,10 +72,8 @@ def plan(
     See ``change_of`` for the rules.
     Raises ``Transient`` when the brokers do not answer at all.
     """
-    try:
+    with failing("describing the topics"):
         cluster = admin.list_topics(timeout=REQUEST_TIMEOUT_S)
-    except KafkaException as error:
-        raise failure("describing the topics", error) from error
     wanted = list(topics)
     there = {topic.name: cluster.topics[topic.name] for topic in wanted if topic.name in cluster.topics}
     found = _found(admin, there) | _hidden(admin, [topic.name for topic in wanted if topic.name not in there])

@@ -34,6 +34,7 @@ from recount.kafka.connection import (
     Unanswered,
     answered,
     committed_of_group,
+    failing,
     failure,
     patiently,
 )
@@ -149,13 +150,10 @@ class OutputTransaction:
 
     def forget_position(self) -> None:
         """Forget where Kafka is with the stream, for one that begins again; the group has to be deleted as well."""
-        doing = f"forgetting the position of {self._key}"
-        try:
+        with failing(f"forgetting the position of {self._key}"):
             self._producer.begin_transaction()
             self._producer.produce(self._positions, key=self._key, value=None)
             patiently(lambda: self._producer.commit_transaction(REQUEST_TIMEOUT_S), time.monotonic() + 60)
-        except KafkaException as error:
-            raise failure(doing, error) from error
         self._knows_position = False
 
     def _last_position(self) -> Position | None:
@@ -349,10 +347,8 @@ class OutputTransaction:
 
     def _abort(self, deadline: float) -> None:
         self._producer.purge()
-        try:
+        with failing(f"aborting a transaction of {self.stream}"):
             patiently(lambda: self._producer.abort_transaction(REQUEST_TIMEOUT_S), deadline + REQUEST_TIMEOUT_S)
-        except KafkaException as error:
-            raise failure(f"aborting a transaction of {self.stream}", error) from error
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):

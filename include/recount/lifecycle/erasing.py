@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from confluent_kafka import KafkaException
 from deltalake import DeltaTable
 
 from recount.audit.carry.delta_frames import purge
@@ -41,7 +40,7 @@ from recount.declare.output import encode_key
 from recount.declare.registry import Stream
 from recount.declare.topology import Topology
 from recount.engine.commit.delta_table import AppendOnlyTable, LedgerTable
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failing, patiently
 from recount.kafka.positions import published_backfills
 from recount.lifecycle.held_rows import HeldKey, objection_to
 from recount.lifecycle.reset import is_there, require_no_driver, standstill
@@ -387,11 +386,9 @@ def _write(connection: Connection, stream: str, topics: Sequence[str], erasure: 
     named = connection.own(f"recount.{stream}.erasure")
     producer = connection.producer({"transactional.id": named, "linger.ms": 0})
     headers: list[tuple[str, str | bytes | None]] = [(ERASURE_HEADER, erasure.encode())]
-    try:
+    with failing(f"publishing the tombstones of {erasure}"):
         producer.init_transactions(REQUEST_TIMEOUT_S)
         producer.begin_transaction()
         for topic in topics:
             producer.produce(topic, key=encode_key(key), value=None, headers=headers)
         patiently(lambda: producer.commit_transaction(REQUEST_TIMEOUT_S), time.monotonic() + _PATIENCE_S)
-    except KafkaException as error:
-        raise failure(f"publishing the tombstones of {erasure}", error) from error

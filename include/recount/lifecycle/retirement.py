@@ -14,12 +14,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from confluent_kafka import KafkaException
-
 from recount.declare.fingerprint import Declared, Document
 from recount.declare.registry import Declarations, declared
 from recount.declare.topology import Topology
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failing
 from recount.kafka.leases import driver_of, stop_driver, withdraw_stop
 from recount.kafka.status import StatusBoard
 from recount.lifecycle.reset import (
@@ -148,10 +146,8 @@ class Retirement:
         there = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
         asked = [topic for topic in self._topics if topic in there]
         for topic, answer in admin.delete_topics(asked, request_timeout=REQUEST_TIMEOUT_S).items() if asked else ():
-            try:
+            with failing(f"deleting topic {topic}"):
                 answer.result()
-            except KafkaException as error:
-                raise failure(f"deleting topic {topic}", error) from error
 
 
 def _remove(place: str) -> None:

@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from recount.kafka.acls import Acl, Operation, Resource
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failing
 from recount.kafka.security import MECHANISM, PASSWORD, PROTOCOL, USERNAME, keys_at, security_of
 from recount.profile.daemon import LOOPBACK, answers, free_ports
 from recount.runtime.errors import Transient
@@ -287,16 +287,14 @@ def _of_controllers(ports: Mapping[int, int]) -> dict[str, object]:
 def permit(keeper: Connection, acls: Iterable[Acl]) -> None:
     """Let exactly ``acls`` be in force: those that are missing are made, all others removed."""
     wanted = {_binding(acl) for acl in acls}
-    admin, doing = keeper.admin(), "changing the ACLs"
-    try:
+    admin = keeper.admin()
+    with failing("changing the ACLs"):
         there = set(admin.describe_acls(_EVERY, request_timeout=REQUEST_TIMEOUT_S).result())
         made = admin.create_acls(list(wanted - there), request_timeout=REQUEST_TIMEOUT_S) if wanted - there else {}
         gone = [_exactly(binding) for binding in there - wanted]
         removed = admin.delete_acls(gone, request_timeout=REQUEST_TIMEOUT_S) if gone else {}
         for answer in (*made.values(), *removed.values()):
             answer.result()
-    except KafkaException as error:
-        raise failure(doing, error) from error
 
 
 def _binding(acl: Acl) -> AclBinding:
