@@ -38,7 +38,7 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="Half an hour, not five quarters of one.")] = False,
     publish: Annotated[bool, typer.Option("--publish", help="Write the page and charts to docs/.")] = False,
     part: Annotated[list[Part] | None, typer.Option(help="Measure only this; may be repeated.")] = None,
-    job: Annotated[list[str] | None, typer.Option(help="Only the throughput of this job; may be repeated.")] = None,
+    job: Annotated[list[str] | None, typer.Option(help="Only this job and its audit; may be repeated.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each contender runs.")] = 3,
     records: Annotated[int, typer.Option(min=0, help="Records of the throughput topics (0: as planned).")] = 0,
     against: Annotated[
@@ -54,7 +54,14 @@ def main(
     if against:
         plan, part = plan.against(recount_of(against.resolve()), repeats), part or [Part.THROUGHPUT, Part.AUDIT]
     chosen = [scenario for scenario in plan.scenarios if not job or scenario.job.name in job]
-    plan = replace(plan, scenarios=chosen, records=records or plan.records, other_records=records or plan.other_records)
+    audited = [(one, flow) for one, flow in plan.audited_jobs if not job or one.name in job]
+    plan = replace(
+        plan,
+        scenarios=chosen,
+        audited_jobs=audited,
+        records=records or plan.records,
+        other_records=records or plan.other_records,
+    )
     results = Results.read(earlier) if earlier else None
     if part or results is None:
         measured = measure(plan, part or list(Part), place)

@@ -123,7 +123,7 @@ def first_audit(scene: Scene) -> None:
 
 def expectations(scene: Scene) -> Told:
     """All suites on what the newest audit looked at."""
-    store = AuditStore(scene.session, Tables(scene.settings.data), scene.topology.name)
+    store = AuditStore(Tables(scene.settings.data), scene.topology.name)
     newest = store.runs()[-1].audit
     outcome = validate(scene.session, scene.settings, scene.topology, newest)
     failed = sum(outcome.told(suite) == FAILED for suite in outcome.suites)
