@@ -1,7 +1,5 @@
 """What the long programs share: a broker and a Spark of their own, their end, and what a night does."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import sys
@@ -52,7 +50,7 @@ def lose_checkpoint(stage: Stage) -> None:
 
 def backfilled(stage: Stage) -> int:
     """Correct all open misses of the stream; how many rows."""
-    return CarryingOut.of(stage.spark, stage.settings, stage.topology).run().corrections
+    return CarryingOut.of(stage.settings, stage.topology).run().corrections
 
 
 def row(*cells: object) -> str:

@@ -4,8 +4,6 @@ The chain must run with exactly the ACLs that `recount acls` prints, and without
 Terminal error. Exits with 1 where a kind is not needed, or its lack is told otherwise.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -101,7 +99,7 @@ def _run(chain: Chain, spark: SparkSession, role: Role) -> None:
         chain.sell([0])  # too late
         chain.stream(spark)
         chain.audit(spark)
-        chain.backfill(spark)
+        chain.backfill()
     else:
         judged = chain.audit(spark).findings
         validate(spark, chain.settings.acting_as("audit"), judged.topology, judged.audit, SUITES)

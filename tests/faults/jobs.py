@@ -3,8 +3,6 @@
 A job is a line of JSON on standard input, its outcome a line on the standard output that the process began with.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -187,7 +185,7 @@ class Jobs:
 
     def _backfill(self, job: dict[str, Any]) -> None:
         topology: Any = self._declared(job)
-        CarryingOut.of(self._session, self._settings, topology).run()
+        CarryingOut.of(self._settings, topology).run()
 
     def _reset(self, job: dict[str, Any]) -> None:
         Reset(self._settings, self._declared(job), "beginning").run()

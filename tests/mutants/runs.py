@@ -1,13 +1,11 @@
 """What the stream, the interpreter and the recompute say of a scene, to be compared as the audit compares."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from tests.mutants.scene import Scene
 from tests.spark.recompute.graph_logs import Arrival, frames
 from tests.unit.engine.topology_engine import TopologyEngine
@@ -23,6 +21,7 @@ from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.engine.operators.partition_clock import PartitionClock
 from recount.engine.stage.intake import LATE_SCHEMA
 from recount.recompute.frames.duck_database import NotComputable
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.recomputed import recomputed
 from recount.reference.topology_driver import TopologyDriver
 from recount.tables.ledger import BatchProof, PartitionProof
@@ -252,7 +251,7 @@ def _gaps(rows: Iterable[Row], identity: Identity) -> Counter[Row]:
     return Counter(place for place, found in revisions.items() if sorted(found) != list(range(len(found))))
 
 
-def _rows_of(frame: DataFrame, identity: Identity) -> Counter[Row]:
+def _rows_of(frame: Frame, identity: Identity) -> Counter[Row]:
     fields: Mapping[str, Any] = identity.written.fields
     found: Sequence[Row] = [
         row_of(
@@ -262,10 +261,10 @@ def _rows_of(frame: DataFrame, identity: Identity) -> Counter[Row]:
             0,
             None if row[IS_NULL] else {name: row[name] for name in fields if name != KEY},
         )
-        for row in frame.collect()
+        for row in frame.rows()
     ]
     return _that_count(found, identity)
 
 
-def _bag(frame: DataFrame, *names: str) -> Counter[Row]:
-    return Counter(tuple(row) for row in frame.select(*names).collect())
+def _bag(frame: Frame, *names: str) -> Counter[Row]:
+    return Counter(tuple(row.values()) for row in frame.select(*names).rows())

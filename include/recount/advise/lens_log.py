@@ -271,7 +271,7 @@ def _on_kafka(connection: Connection, topic: str, partition: int, start: int, en
     while part := list(islice(found, _AT_ONCE)):
         rows = []
         for one in part:
-            headers = [{"key": name, "value": value} for name, value in record_headers(one)]
+            headers = [{"key": name, "value": value} for name, value in record_headers(one) or ()]
             row = (topic, partition, one.offset(), one.timestamp()[1], one.key(), one.value(), headers)
             rows.append(dict(zip(LOG.names, row, strict=True)))
         yield pa.RecordBatch.from_pylist(rows, LOG)

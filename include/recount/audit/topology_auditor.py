@@ -1,16 +1,13 @@
 """One audit of any topology, start to end: cut, recompute, judge every sink, keep what the next one needs."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from recount.audit.audit_session import FEW_OFFSETS
-from recount.audit.carry.delta_frames import delta_frame
+from recount.audit.carry.delta_frames import frame_at
 from recount.audit.carry.removed import kept_late, released_by
 from recount.audit.carry.snapshots import PASSING, Frames, Snapshots
 from recount.audit.carry.store import CORRECTIONS, RECONCILIATION, VERDICTS, AuditStore
@@ -18,22 +15,20 @@ from recount.audit.compare.claims import IDENTITY
 from recount.audit.compare.conservation import accounts, conservation_differences, totals_by_topic
 from recount.audit.compare.correction_claims import Corrections, strange_backfills
 from recount.audit.compare.differences import (
-    COMPARED,
     SINK,
-    TABLE,
     correction_differences,
     output_differences,
+    reconciled,
     verdict_counts,
     with_partitions,
 )
 from recount.audit.compare.fidelity import PLACES
 from recount.audit.compare.identity import Identity, identity_of
 from recount.audit.compare.judge import Judge
-from recount.audit.compare.published import is_after
-from recount.audit.compare.results import chart_of
+from recount.audit.compare.results import charted
 from recount.audit.compare.side_ledgers import Listing
 from recount.audit.cut.auditable import judgeable_offsets, settled_ledger
-from recount.audit.cut.audited_ledger import Ledger, Order, Repetition, ledger_faults, topic_faults
+from recount.audit.cut.audited_ledger import Ledger, Repetition, ledger_faults, topic_faults
 from recount.audit.cut.in_force import InForce
 from recount.audit.cut.kept_log import StretchLog, log_of, sources_of, unread
 from recount.audit.cut.scope import (
@@ -64,19 +59,19 @@ from recount.declare.operators.processing import Deduplicate
 from recount.declare.topology import Topology
 from recount.kafka.connection import Connection
 from recount.recompute.digests import DigestedLog
-from recount.recompute.frames.duck_handover import Room
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_frames import Frame, once
+from recount.recompute.frames.duck_handover import Handover
 from recount.recompute.operators.carried import LOOK_BACK_MS, is_incremental
 from recount.recompute.operators.frontiers import NONE_DUE, behind
 from recount.recompute.operators.recomputed import Recomputed, recomputed
-from recount.recompute.raw_log import Log, once
+from recount.recompute.raw_log import KafkaLog, Log
 from recount.recompute.registry_parsing import is_with_headers
 from recount.recompute.rules.time_rules import longest_ms, longest_open_ms
 from recount.runtime.settings import Settings
 from recount.tables.places import Released, Tables, ageing, farthest
 
 _LOG = logging.getLogger(__name__)
-FEW_VERDICTS = 300_000
-"""Three of each row: so few rows may pass through this process, with the values that were compared."""
 
 
 class TopologyAuditor:
@@ -92,8 +87,8 @@ class TopologyAuditor:
         self._topology = topology
         self._tables = Tables(settings.data)
         self._connection = Connection.of(settings)
-        self.store = AuditStore(session, self._tables, topology.name)
-        self._snapshots = Snapshots(session=session, tables=self._tables, stream=topology.name)
+        self.store = AuditStore(self._tables, topology.name)
+        self._snapshots = Snapshots(tables=self._tables, stream=topology.name)
         self._in_force = InForce.of(topology, settings.data)
         self._is_incremental = is_incremental(topology)
         self._identities = [
@@ -133,47 +128,49 @@ class TopologyAuditor:
         scope = scoping.scope(audit, interval, there, repetition, from_the_beginning=from_the_beginning)
         log = DigestedLog(log_of(self._settings, sources))
         there.require(scope.ledger)
-        truth = self._recomputed(scope, log, None)
-        complete = self._recomputed(scope, log, truth)
+        # many records go through files that Spark's tasks reach too
+        is_large = scope.ledger.offsets > FEW_OFFSETS
+        passing = self._tables.audit(self._topology.name, PASSING) if is_large else None
+        handover = Handover.of(self._session, self._settings.audit_memory, passing)
+        database = handover.database
+        truth = self._recomputed(scope, log, handover, None)
+        complete = self._recomputed(scope, log, handover, truth)
         beyond = Beyond.of(truth, complete)
         if beyond.on_time and repetition is None:
-            self._release(scope, truth, complete)
+            truth.release()
             beyond.require_more_log(from_the_beginning=from_the_beginning)
             _LOG.warning("records on time are older than what is carried, %s: all is judged again", beyond.on_time)
             return self.audit(audit, interval, source=source, from_the_beginning=True, known=known)
         corrections = Corrections(
-            session=self._session,
+            database=database,
             tables=self._tables,
             cut=scope.cut,
             backfills=scope.backfills,
-            known=scope.known_corrections,
+            known=scope.known_corrections(database),
         )
         judge = Judge(
-            session=self._session,
+            handover=handover,
             connection=self._connection,
+            sent=DigestedLog(KafkaLog(options=self._connection.of_spark)),
             tables=self._tables,
             cut=scope.cut,
             published=scope.unseen,
-            before=scope.before_judged,
+            before=scope.before_judged(database),
             corrections=corrections if scope.done else None,
             released=scope.released,
+            charted=charted(self._topology),
         )
         judged = once(judge.judged(list(scope.identities), truth, complete))
         try:
-            findings = self._findings(scope, interval, source, log, (truth, complete), judged, beyond, known or {})
+            findings = self._findings(
+                scope, interval, source, log, (truth, complete), judge, judged, beyond, known or {}
+            )
             if repetition is not None or not self._is_incremental:
                 return findings
             kept = self._keep(scope, judge, judged, truth, complete, findings)
             return replace(findings, snapshot_sha256=kept)
         finally:
-            self._release(scope, truth, complete)
-
-    def _release(self, scope: Scope, *recomputed: Recomputed) -> None:
-        for one in recomputed:
-            one.release()
-        for snapshot in (scope.snapshot, scope.at_cut):
-            if snapshot is not None:
-                snapshot.release()
+            truth.release()
 
     def _findings(
         self,
@@ -182,13 +179,14 @@ class TopologyAuditor:
         source: Source,
         log: DigestedLog,
         sides: tuple[Recomputed, Recomputed],
-        judged: DataFrame,
+        judge: Judge,
+        judged: Frame,
         beyond: Beyond,
         known: Register,
     ) -> Findings:
         truth, _ = sides
         counts = verdict_counts(judged)
-        late = self._late_ledger(scope)
+        late = self._late_ledger(scope, truth)
         missed = counts.get(f"{COMPLETENESS} missed")
         known_late, changes = scope.late(late, truth), scope.unread(truth)
         before = self.store.misses(scope.seed.run.audit) if missed and scope.seed.run else []
@@ -211,7 +209,7 @@ class TopologyAuditor:
             *altered_files(self._tables, self._topology, scope.identities, scope.seed.order, scope.cut),
             *(unread(self._connection, scope.ledger, self._in_force) if scope.seed.run is None else []),
             *(one for t in totals for one in conservation_differences(found[t], totals[t], scope.ledger)),
-            *self._listing(scope).differences(truth),
+            *self._listing(scope, judge.handover).differences(truth),
             *with_batches(output_differences(judged, self._topology), self._topology, truth, scope.ledger),
             *correction_differences(judged),
             *self._strange_backfills(scope),
@@ -221,11 +219,10 @@ class TopologyAuditor:
         differences = with_partitions(differences, self._topology, truth)
         differences = differences or overfull_batches(self._tables, self._topology, scope.ledger)
         verdicts = [f"{place}_verdict" for place in PLACES]
-        few = sum(counts.values()) <= FEW_VERDICTS
-        self.store.put(VERDICTS, scope.audit, judged.select(SINK, *IDENTITY, *verdicts, COMPLETENESS), few=few)
+        self.store.put(VERDICTS, scope.audit, judged.select(SINK, *IDENTITY, *verdicts, COMPLETENESS))
         if missed:
-            self.store.put(CORRECTIONS, scope.audit, missed_rows(judged, scope.identities, truth), few=few)
-        self.store.put(RECONCILIATION, scope.audit, judged.select(SINK, TABLE, *IDENTITY, f"{COMPARED}.*"), few=few)
+            self.store.put(CORRECTIONS, scope.audit, missed_rows(judged, scope.identities, truth))
+        self.store.put(RECONCILIATION, scope.audit, reconciled(judged))
         all_accounts = [account for parts in found.values() for account in parts]
         self.store.put_findings(scope.audit, all_accounts, differences, misses)
         newer = newer_tables(self._topology.nodes(), all_accounts)
@@ -248,8 +245,8 @@ class TopologyAuditor:
             differences=tuple(differences),
             misses=tuple(misses),
             in_force=self._in_force,
-            evidence=self._evidence(scope, log, all_accounts),
-            chart=chart_of(judged, self._topology),
+            evidence=self._evidence(scope, log, judge.sent, all_accounts),
+            chart=judge.chart(judged),
             read_to={topic: {p: end for p, (_, end) in spans.items()} for topic, spans in scope.published.items()},
             tables={
                 one.written.table: self._checksums(one, scope, gone, unsettled.get(one)) for one in scope.identities
@@ -280,7 +277,7 @@ class TopologyAuditor:
         self,
         scope: Scope,
         judge: Judge,
-        judged: DataFrame,
+        judged: Frame,
         truth: Recomputed,
         complete: Recomputed,
         findings: Findings,
@@ -298,13 +295,13 @@ class TopologyAuditor:
         open_since_ms = behind(since_ms, longest_ms(self._topology))
         released = farthest(scope.released, findings.released)
         if findings.misses or released is not None:
-            late = scope.late(self._late_ledger(scope), truth)
+            late = scope.late(self._late_ledger(scope, truth), truth)
             found = still_late(judged, late, self._topology, open_since_ms, released)
             parts[LATE_PART] = {LATE_PART: found}
         if any(isinstance(node, StreamTableJoin | StreamStreamJoin | Deduplicate) for node in self._topology.nodes()):
             found = still_unread(judged, scope.unread(truth), self._topology, open_since_ms)
             parts[UNREAD_PART] = {UNREAD_PART: found}
-        self._snapshots.put(scope.audit, parts, offsets=scope.ledger.offsets)
+        self._snapshots.put(scope.audit, parts)
         self._snapshots.keep_newest(scope.audit, beside=self._begun_with(scope))
         return self._snapshots.sha256(scope.audit)
 
@@ -314,24 +311,26 @@ class TopologyAuditor:
         upgraded = {run.audit for run in self.store.runs() if run.order == after}
         return upgraded | ({newest.audit} if newest and newest.audit else set())
 
-    def _evidence(self, scope: Scope, log: DigestedLog, accounts: Sequence[PartitionAccount]) -> Evidence:
+    def _evidence(
+        self, scope: Scope, log: DigestedLog, sent: DigestedLog, accounts: Sequence[PartitionAccount]
+    ) -> Evidence:
         witness = Witness(
             session=self._session,
             connection=self._connection,
             tables=self._tables,
             log=log,
+            sent=sent,
             seed=scope.seed.order,
             cut=scope.cut,
         )
         written = [one.written for one in scope.identities]
         return witness.evidence(accounts, written, scope.unseen, scope.backfills)
 
-    def _recomputed(self, scope: Scope, log: Log, truth: Recomputed | None) -> Recomputed:
+    def _recomputed(self, scope: Scope, log: Log, handover: Handover, truth: Recomputed | None) -> Recomputed:
         """The truth; or after it, of the same logs, what there would be if nothing were late."""
         ledger, ranges = scope.ledger, scope.ledger.ranges
         headers = {source.topic.name for source in self._topology.sources if is_with_headers(source)}
         read = {} if truth else ranges
-        passing = self._tables.audit(self._topology.name, PASSING) if ledger.offsets > FEW_OFFSETS else None
         return recomputed(
             self._session,
             self._topology,
@@ -348,12 +347,12 @@ class TopologyAuditor:
             read_since=self._in_force.read_since(ledger),
             carried=scope.carried(COMPLETE_PART if truth else TRUTH_PART),
             closed_ms=self._in_force.closed_ms,
-            room=Room(memory=self._settings.audit_memory, folder=passing),
+            handover=handover,
         )
 
-    def _listing(self, scope: Scope) -> Listing:
+    def _listing(self, scope: Scope, handover: Handover) -> Listing:
         return Listing(
-            session=self._session,
+            handover=handover,
             connection=self._connection,
             tables=self._tables,
             topology=self._topology,
@@ -376,10 +375,7 @@ class TopologyAuditor:
         reached = judgeable_offsets(self._connection, self._tables, self._topology)
         return settled_ledger(self._tables, self._topology, reached, down_to=scope.settled.proofs[-1].order)
 
-    def _late_ledger(self, scope: Scope) -> DataFrame:
+    def _late_ledger(self, scope: Scope, truth: Recomputed) -> Frame:
         """The lines of the late ledger that must be there, and no others."""
-        late = self._up_to(self._tables.late(self._topology.name), scope.cut)
+        late = frame_at(truth.late.database, self._tables.late(self._topology.name), up_to=scope.cut)
         return late.where(kept_late(scope.released, F))
-
-    def _up_to(self, path: str, cut: Order) -> DataFrame:
-        return delta_frame(self._session, path).where(~is_after(cut))

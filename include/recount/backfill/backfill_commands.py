@@ -1,12 +1,9 @@
 """``recount backfill`` and the entry point of spark_jobs/backfill.py."""
 
-from __future__ import annotations
-
 import os
 from typing import Annotated
 
 import typer
-from pyspark.sql import SparkSession
 
 from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.certificate.certificate_files import write_summary
@@ -22,7 +19,6 @@ from recount.runtime.log_lines import about, write_log
 from recount.runtime.settings import Settings
 from recount.runtime.times import quantity
 from recount.tables.places import Tables
-from recount.tables.spark_session import spark_session
 
 
 def backfill(
@@ -37,24 +33,18 @@ def backfill(
     if not is_audited(topology):
         raise writes_nothing(topology)
     ErasedKeys.of(settings, stream).require_finished()
-    session = spark_session(settings, f"recount backfill {stream}")
-    try:
-        with about(stream=stream, audit=audit), refusals_told(), damage_told(stream, "recount backfill"):
-            backfill_rows(session, settings, topology, audit, dry_run=dry_run)
-    finally:
-        session.stop()
+    with about(stream=stream, audit=audit), refusals_told(), damage_told(stream, "recount backfill"):
+        backfill_rows(settings, topology, audit, dry_run=dry_run)
 
 
-def backfill_rows(
-    session: SparkSession, settings: Settings, topology: Topology, audit: str | None, *, dry_run: bool
-) -> None:
+def backfill_rows(settings: Settings, topology: Topology, audit: str | None, *, dry_run: bool) -> None:
     """Correct what is due, or (``dry_run``) show it and keep it for the person who decides."""
-    carrying_out = CarryingOut.of(session, settings, topology, audit)
+    carrying_out = CarryingOut.of(settings, topology, audit)
     due, now = carrying_out.due, carrying_out.ready()
     LeftForBackfills.of(settings, topology.name).require_unaltered(due.run)
     print_whole(table_of(due, now))
     if dry_run:
-        keep_due(session, Tables(settings.data), due)
+        keep_due(Tables(settings.data), due)
         _tell(settings, topology.name, due.run.audit, len(now), carrying_out.waiting())
     else:
         _tell_done(carrying_out.run())

@@ -10,8 +10,6 @@ ended: its lease is held, so that no newer row of the key can come before the co
 that were not published by then are taken back: the next audit says what is to be corrected now.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +17,14 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-import deltalake
 import polars as pl
-from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from recount.audit.carry.delta_frames import frame_at
 from recount.audit.carry.erased_keys import ErasedKeys
 from recount.audit.carry.store import AuditStore
 from recount.audit.compare.claims import AT_MS, ENTRY, IDENTITY, ROW
@@ -66,6 +65,7 @@ from recount.kafka.dead_letters import KafkaRecord
 from recount.kafka.positions import backfills_of, publish_backfill, published_backfills
 from recount.kafka.transaction import OutputTransaction
 from recount.lifecycle.reset import require_no_driver, standstill
+from recount.recompute.frames.duck_database import Database
 from recount.recompute.spark_columns import spark_type
 from recount.runtime.errors import Terminal
 from recount.runtime.settings import Settings
@@ -102,7 +102,6 @@ class Repaired:
 class CorrectionTables:
     """Tables of corrections of ``topology``."""
 
-    session: SparkSession
     tables: Tables
     topology: Topology
 
@@ -145,18 +144,18 @@ class CorrectionTables:
         """Append ``rows`` of one sink."""
         kinds = {name: spark_type(kind) for name, kind in identity.written.fields.items()} | _TOLD
         schema = T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
-        frame = self.session.createDataFrame([tuple(row[name] for name in kinds) for row in rows], schema)
         path = self.tables.corrections(identity.written.table)
         make_table(path, schema)
         self._name_batches(path)
-        frame.coalesce(1).write.format("delta").mode("append").option("mergeSchema", "true").save(path)
+        told = pa.Table.from_pylist([{name: row[name] for name in kinds} for row in rows], to_arrow_schema(schema))
+        write_deltalake(path, told, mode="append", schema_mode="merge")
 
     def _name_batches(self, path: str) -> None:
         """Let corrections of an earlier release, which named no batch, name the last one that their audit judged."""
-        table = deltalake.DeltaTable(path)
+        table = DeltaTable(path)
         if GENERATION in {field.name for field in table.schema().fields}:
             return
-        runs = AuditStore(self.session, self.tables, self.topology.name).runs()
+        runs = AuditStore(self.tables, self.topology.name).runs()
         orders = {run.audit: run.order for run in runs}
         rows = pl.DataFrame(table.to_pyarrow_table())
         made_of = [
@@ -164,50 +163,55 @@ class CorrectionTables:
         ]
         told = pl.DataFrame(made_of, {GENERATION: pl.Int32, BATCH: pl.Int64}, orient="row")
         named = rows.hstack(told).with_columns(pl.lit(value=False).alias(IS_NULL))
-        deltalake.write_deltalake(path, named, mode="overwrite", schema_mode="overwrite")
+        write_deltalake(path, named, mode="overwrite", schema_mode="overwrite")
 
     def take_back(self, identity: Identity, done: int, last: Order | None) -> None:
         """Delete rows after the ``done`` on Kafka; not those that were made of the batch ``last``."""
-        unpublished = F.col(BACKFILL_NUMBER) >= done
+        unpublished = f"{BACKFILL_NUMBER} >= {done}"
         if last is not None:
-            unpublished &= ~((F.col(GENERATION) == last[0]) & (F.col(BATCH) == last[1]))
-        DeltaTable.forPath(self.session, self.tables.corrections(identity.written.table)).delete(unpublished)
+            unpublished += f" AND NOT ({GENERATION} = {last[0]} AND {BATCH} = {last[1]})"
+        DeltaTable(self.tables.corrections(identity.written.table)).delete(unpublished)
 
     def rows(self, written: Written, number: int) -> list[dict[str, Any]]:
         """Return the rows that the backfill ``number`` has of one sink."""
-        found = self._of(written, number)
-        return [] if found is None else [row.asDict() for row in found.collect()]
+        path = self.tables.corrections(written.table)
+        if not DeltaTable.is_deltatable(path):
+            return []
+        found: list[dict[str, Any]] = (
+            DeltaTable(path).to_pyarrow_table(filters=pc.field(BACKFILL_NUMBER) == number).to_pylist()
+        )
+        return found
 
     def by_identity(self, identity: Identity, number: int) -> Mapping[tuple[Any, ...], Rows]:
         """The same by identity, as fields, ``recount_is_null`` and ``recount_timestamp_ms``."""
-        found, told = self._of(identity.written, number), defaultdict(list)
-        for one in [] if found is None else of_backfills(found, identity).collect():
+        path = self.tables.corrections(identity.written.table)
+        told: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+        if not DeltaTable.is_deltatable(path):
+            return told
+        database = Database()
+        try:
+            found = of_backfills(frame_at(database, path, among={BACKFILL_NUMBER: [number]}), identity).rows()
+        finally:
+            database.close()
+        for one in found:
             entry = one[ENTRY]
-            values = {} if entry[ROW] is None else entry[ROW].asDict()
-            row = {**values, IS_NULL: entry[ROW] is None, RESULT_TIME: entry[AT_MS]}
+            row = {**(entry[ROW] or {}), IS_NULL: entry[ROW] is None, RESULT_TIME: entry[AT_MS]}
             told[tuple(one[part] for part in IDENTITY)].append(row)
         return told
-
-    def _of(self, written: Written, number: int) -> DataFrame | None:
-        path = self.tables.corrections(written.table)
-        if not DeltaTable.isDeltaTable(self.session, path):
-            return None
-        return self.session.read.format("delta").load(path).where(F.col(BACKFILL_NUMBER) == number)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CarryingOut:
     """Carries out what is ``due``; can be run again after any crash."""
 
-    session: SparkSession
     settings: Settings
     due: Due
 
     @classmethod
-    def of(cls, session: SparkSession, settings: Settings, topology: Topology, audit: str | None = None) -> Self:
+    def of(cls, settings: Settings, topology: Topology, audit: str | None = None) -> Self:
         """The open misses of ``topology``, or (``audit``) those of them that this audit found; raises ``Terminal``."""
-        due = corrections_due(session, Tables(settings.data), topology, audit)
-        return cls(session=session, settings=settings, due=due)
+        due = corrections_due(Tables(settings.data), topology, audit)
+        return cls(settings=settings, due=due)
 
     def ready(self) -> list[Correction]:
         """Return what would be corrected now; ``keyed`` rows too, where the stream stands at the audit's last batch."""
@@ -256,7 +260,7 @@ class CarryingOut:
 
     @property
     def _corrections(self) -> CorrectionTables:
-        return CorrectionTables(session=self.session, tables=Tables(self.settings.data), topology=self._topology)
+        return CorrectionTables(tables=Tables(self.settings.data), topology=self._topology)
 
     @contextmanager
     def _outputs(self, *, still: bool) -> Iterator[tuple[OutputTransaction, bool]]:
@@ -317,12 +321,11 @@ def require_asked(tables: CorrectionTables, left: LeftForBackfills, pending: Seq
 
     Terminal too where somebody has written to what that audit has kept.
     """
-    store = AuditStore(tables.session, tables.tables, tables.topology.name)
+    store = AuditStore(tables.tables, tables.topology.name)
     runs = {run.audit: run for run in store.runs()} if pending else {}
     for number, name in pending:
         run = next((runs[audit] for audit in audit_of(name) if audit in runs), None)
-        kept = None if run is None else kept_misses(store, tables.tables, tables.topology, run)
-        rows = [] if kept is None else kept.collect()
+        rows = [] if run is None else kept_misses(store, tables.tables, tables.topology, run).to_dicts()
         if run is not None:
             left.require_unaltered(run)
         asked = {(row[SINK], *(row[part] for part in IDENTITY)): row for row in rows}
@@ -341,7 +344,7 @@ def require_asked(tables: CorrectionTables, left: LeftForBackfills, pending: Seq
                 )
 
 
-def _is_asked(identity: Identity, kept: Row | None, rows: Rows) -> bool:
+def _is_asked(identity: Identity, kept: Mapping[str, Any] | None, rows: Rows) -> bool:
     if kept is None:
         return False
     asked = Correction(

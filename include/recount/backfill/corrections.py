@@ -5,8 +5,6 @@ A correction replaces all rows of its identity. Where the whole log makes none, 
 Spark makes no table with a column called ``net weight``, and appends to one.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +13,8 @@ from typing import Any, Literal
 from deltalake import DeltaTable, Schema
 from pyspark.sql import types as T
 
-from recount.audit.compare.claims import kept_rows
 from recount.audit.compare.identity import Identity, closing_windows
+from recount.audit.compare.published import kept_rows
 from recount.declare.columns import BATCH, GENERATION, IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.output import encode_value, fields_of, output_record

@@ -3,44 +3,50 @@
 Reads the audits' tables and those of the sinks, never the log and never the stream's state.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
+import polars as pl
+import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from rich.table import Table
 
+from recount.audit.carry.delta_frames import frame_at
 from recount.audit.carry.store import CORRECTIONS, PLANS, VERDICTS, AuditStore, Run
 from recount.audit.certificate.summary import change_in_words, printable
-from recount.audit.compare.claims import AT_MS, IDENTITY, IS_NULL, REVISION, ROW
-from recount.audit.compare.correction_claims import COMPLETE_TEXT, GONE_MS
+from recount.audit.compare.claims import AT_MS, IDENTITY, IS_NULL, REVISION, ROW, entry_type
+from recount.audit.compare.correction_claims import COMPLETE_TEXT, GONE_MS, kept_text
 from recount.audit.compare.differences import SINK
 from recount.audit.compare.identity import Identity, identity_of
-from recount.audit.compare.published import NO_REVISION
+from recount.audit.compare.published import NO_REVISION, kept_rows
 from recount.audit.compare.sink_verdicts import HIGHEST, SEEN, of_backfills, of_stream, seen_rows, sees
 from recount.audit.explain.completeness import COMPLETENESS, MISSED
 from recount.audit.explain.misses import IS_OPEN
 from recount.backfill.corrections import REMEDIES, Correction, Standing
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.output import encode_value
 from recount.declare.topology import Topology
-from recount.recompute.spark_columns import spark_type
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_frames import frame_of, once
 from recount.runtime.errors import Terminal
 from recount.runtime.times import quantity, told_window
 from recount.tables.places import Tables
 
-_ID = "__id"
+_ROW = [SINK, *IDENTITY]
 _SHOWN = 50
-_PLANNED = (
-    "sink string, key string, window_start long, window_end long, origin string, now string, corrected string,"
-    " revision int, standing string"
-)
+_PLANNED = {
+    **dict.fromkeys(("sink", "key"), pl.String),
+    **dict.fromkeys((WINDOW_START, WINDOW_END), pl.Int64),
+    **dict.fromkeys(("origin", "now", "corrected"), pl.String),
+    "revision": pl.Int32,
+    "standing": pl.String,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,23 +67,26 @@ class Due:
         return [(table, standing, number) for (table, standing), number in sorted(counted.items())]
 
 
-def corrections_due(session: SparkSession, tables: Tables, topology: Topology, audit: str | None = None) -> Due:
+def corrections_due(tables: Tables, topology: Topology, audit: str | None = None) -> Due:
     """All open misses of ``topology``, or (``audit``) those of them that this audit found.
 
     Each is corrected to what the newest audit makes of it. Raises ``Terminal`` when there is no such complete audit, or
     it is one of an earlier release, which kept no complete rows.
     """
-    store = AuditStore(session, tables, topology.name)
+    store = AuditStore(tables, topology.name)
     run = newest_audit(store, topology, audit)
     kept = kept_misses(store, tables, topology, run)
-    if kept is None:
-        return Due(topology=topology, run=run, corrections=())
     if audit is not None:
-        found = store.read(VERDICTS, [audit]).where(F.col(COMPLETENESS) == MISSED)
-        kept = kept.join(found.select(_id().alias(_ID)), _ID, "left_semi")
-    found_in = {row[SINK] for row in kept.select(SINK).distinct().collect()}
-    identities = [identity_of(node) for node in topology.written if node.topic.name in found_in]
-    corrections = [one for identity in identities for one in _of_sink(session, tables, identity, kept)]
+        kept = kept.join(_missed(store, audit), on=_ROW, how="semi", nulls_equal=True)
+    database = Database()
+    try:
+        corrections = [
+            one
+            for node in topology.written
+            for one in _of_sink(database, tables, identity_of(node), kept.filter(pl.col(SINK) == node.topic.name))
+        ]
+    finally:
+        database.close()
     return Due(topology=topology, run=run, corrections=corrections)
 
 
@@ -94,19 +103,16 @@ def newest_audit(store: AuditStore, topology: Topology, audit: str | None) -> Ru
     return newest
 
 
-def kept_misses(store: AuditStore, tables: Tables, topology: Topology, run: Run) -> DataFrame | None:
-    """Return what ``run`` has kept of the rows that it has judged as missed.
-
-    None: nothing is missed. Columns as of ``missed_rows``, and the identity as text.
-    """
+def kept_misses(store: AuditStore, tables: Tables, topology: Topology, run: Run) -> pl.DataFrame:
+    """Return what ``run`` has kept of the rows that it has judged as missed, with the columns of ``missed_rows``."""
     # an audit judges again whatever the ones before called missed, until it is repaired
-    missed = store.read(VERDICTS, [run.audit]).where(F.col(COMPLETENESS) == MISSED).select(_id().alias(_ID))
-    if missed.isEmpty():
-        return None
-    kept = None
+    missed = _missed(store, run.audit)
+    if not missed.height:
+        return missed
+    kept = missed.clear()
     if DeltaTable.is_deltatable(tables.audit(topology.name, CORRECTIONS)):
-        kept = store.read(CORRECTIONS, [run.audit]).withColumn(_ID, _id()).join(missed, _ID, "left_semi")
-    if kept is None or kept.count() < missed.count():
+        kept = store.rows(CORRECTIONS, [run.audit]).collect().join(missed, on=_ROW, how="semi", nulls_equal=True)
+    if kept.height < missed.height:
         raise Terminal(
             f"the audit {run.audit} has not kept what a backfill of {topology.name} needs",
             given="misses without their complete rows",
@@ -116,53 +122,55 @@ def kept_misses(store: AuditStore, tables: Tables, topology: Topology, run: Run)
     return kept
 
 
-def _of_sink(session: SparkSession, tables: Tables, identity: Identity, kept: DataFrame) -> list[Correction]:
-    table, topic = identity.written.table, identity.written.topic.name
-    wanted = kept.where(F.col(SINK) == topic).withColumn(_ID, F.to_json(F.struct(*IDENTITY)))
-    written = of_stream(session.read.format("delta").load(tables.output(table)), identity)
-    path = tables.corrections(table)
-    if DeltaTable.is_deltatable(path):
-        corrections = session.read.format("delta").load(path)
-        written = written.unionByName(of_backfills(corrections, identity))
-    mine = written.withColumn(_ID, F.to_json(F.struct(*IDENTITY))).join(wanted, _ID, "left_semi")
-    seen = seen_rows(mine, identity).withColumn(_ID, F.to_json(F.struct(*IDENTITY))).select(_ID, SEEN, HIGHEST)
-    row = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in identity.fields.items()])
-    parsed = F.from_json(
-        COMPLETE_TEXT,
-        T.ArrayType(T.StructType([T.StructField(ROW, row), T.StructField(AT_MS, T.LongType())])),
-        {"prefersDecimal": "true"},
-    )
-    complete = F.transform(
-        parsed, lambda one: F.struct(one[ROW].isNull().alias(IS_NULL), one[ROW].alias(ROW), one[AT_MS].alias(AT_MS))
-    )
-    both = wanted.join(seen, _ID, "left").withColumn("complete", complete)
-    is_seen = F.when(F.col(SEEN).isNull(), F.size("complete") == 0).otherwise(
-        sees(F.col(SEEN), F.col("complete"), identity)
-    )
-    due = both.where(~is_seen)
-    revision = F.try_add(F.coalesce(HIGHEST, F.lit(NO_REVISION)), F.lit(1)).alias(REVISION)
-    now = F.coalesce(F.to_json(SEEN, {"ignoreNullFields": "false"}), F.lit("[]")).alias("now")
-    told = due.select(*IDENTITY, COMPLETE_TEXT, GONE_MS, IS_OPEN, revision, now)
-    return [_correction(identity, one) for one in told.orderBy(*IDENTITY).collect()]
+def _missed(store: AuditStore, audit: str) -> pl.DataFrame:
+    """The rows that ``audit`` has judged as missed."""
+    return store.rows(VERDICTS, [audit]).filter(pl.col(COMPLETENESS) == MISSED).select(_ROW).collect()
 
 
-def _correction(identity: Identity, one: Row) -> Correction:
+def _of_sink(database: Database, tables: Tables, identity: Identity, kept: pl.DataFrame) -> list[Correction]:
+    if not kept.height:
+        return []
+    table = identity.written.table
+    rows = kept.to_arrow()
+    wanted = frame_of(database, [rows.cast(_plain(rows.schema))], _plain(rows.schema))
+    written = of_stream(frame_at(database, tables.output(table)), identity)
+    if DeltaTable.is_deltatable(path := tables.corrections(table)):
+        written = written.union(of_backfills(frame_at(database, path), identity))
+    seen = seen_rows(written.join(wanted, IDENTITY, "left_semi", nulls_fit=True), identity)
+    both = wanted.join(seen.select(*IDENTITY, SEEN, HIGHEST), IDENTITY, "left", nulls_fit=True)
+
+    def entries(text: str) -> list[dict[str, Any]]:
+        found = kept_rows(text, identity.fields)
+        return [{IS_NULL: row is None, ROW: row, AT_MS: at_ms} for row, at_ms in found]
+
+    parsed = F.by_python(entries, T.ArrayType(entry_type(identity)))
+    both = once(both.with_column("complete", parsed(COMPLETE_TEXT)))
+    complete = F.col("complete")
+    is_seen = F.when(F.col(SEEN).is_null(), F.size(complete) == 0).otherwise(sees(F.col(SEEN), complete, identity))
+    revision = (F.coalesce(HIGHEST, F.lit(NO_REVISION)) + 1).try_cast("int")
+    now = F.coalesce(kept_text(SEEN), F.lit("[]")).alias("now")
+    told = both.where(~is_seen).select(*IDENTITY, COMPLETE_TEXT, GONE_MS, IS_OPEN, revision.alias(REVISION), now)
+    return [_correction(identity, one) for one in told.sorted_by(*IDENTITY).rows()]
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """``schema`` with texts as the database has them."""
+    return pa.schema([(one.name, pa.string() if pa.types.is_large_string(one.type) else one.type) for one in schema])
+
+
+def _correction(identity: Identity, one: Mapping[str, Any]) -> Correction:
     return Correction(
         identity=identity,
-        key=one.key,
-        window_start=one.window_start,
-        window_end=one.window_end,
-        origin=one.origin,
+        key=one["key"],
+        window_start=one[WINDOW_START],
+        window_end=one[WINDOW_END],
+        origin=one["origin"],
         complete=one[COMPLETE_TEXT],
         gone_ms=one[GONE_MS],
         is_open=one[IS_OPEN],
         revision=one[REVISION],
-        now=one.now,
+        now=one["now"],
     )
-
-
-def _id() -> Column:
-    return F.to_json(F.struct(SINK, *IDENTITY))
 
 
 def table_of(due: Due, now: Collection[Correction]) -> Table:
@@ -185,7 +193,7 @@ def left_out(due: Due, now: Collection[Correction]) -> list[str]:
     ]
 
 
-def keep_due(session: SparkSession, tables: Tables, due: Due) -> None:
+def keep_due(tables: Tables, due: Due) -> None:
     """Put what is due into the audit's table ``plans``, for the person who decides on it."""
     rows = [
         (
@@ -201,7 +209,8 @@ def keep_due(session: SparkSession, tables: Tables, due: Due) -> None:
         )
         for one in due.corrections
     ]
-    AuditStore(session, tables, due.topology.name).put(PLANS, due.run.audit, session.createDataFrame(rows, _PLANNED))
+    told = pl.DataFrame(rows, _PLANNED, orient="row")
+    AuditStore(tables, due.topology.name).put_rows(PLANS, due.run.audit, told)
 
 
 def _has_keyed(corrections: Collection[Correction]) -> bool:

@@ -64,12 +64,12 @@ class KafkaRecord(NamedTuple):
         return _OF_A_BATCH + _OF_A_RECORD + len(self.key or b"") + len(self.value or b"") + headers
 
 
-def record_headers(message: Message) -> list[tuple[str, str | bytes | None]]:
-    """Headers of ``message``, in their order; none where a name is no UTF-8, for then the client can read none."""
+def record_headers(message: Message) -> list[tuple[str, str | bytes | None]] | None:
+    """Headers of ``message``, in their order; None where a name is no UTF-8, for then the client can read none."""
     try:
         found: Any = _ask(message)
     except (SystemError, UnicodeDecodeError):
-        return []
+        return None
     return list(found.items() if isinstance(found, dict) else found or ())
 
 

@@ -180,7 +180,7 @@ class StreamErasure(KeyErasure):
 
     @property
     def held(self) -> HeldKey:
-        return self._held(AuditStore(None, self._tables, self.name).furthest())
+        return self._held(AuditStore(self._tables, self.name).furthest())
 
     def _held(self, run: Run | None) -> HeldKey:
         audit = None if run is None else run.audit
@@ -198,7 +198,7 @@ class StreamErasure(KeyErasure):
             yield
 
     def _behind(self) -> Mapping[str, Any]:
-        proof, run = Ledger.newest(self._tables, self.name), AuditStore(None, self._tables, self.name).furthest()
+        proof, run = Ledger.newest(self._tables, self.name), AuditStore(self._tables, self.name).furthest()
         assert proof is not None, "there is a hindrance"
         assert run is not None, "there is a hindrance"
         offsets: dict[str, dict[str, int]] = {}
@@ -214,7 +214,7 @@ class StreamErasure(KeyErasure):
         }
 
     def _complete(self, begun: Erasure) -> Erasure:
-        store = AuditStore(None, self._tables, self.name)
+        store = AuditStore(self._tables, self.name)
         run = next(run for run in store.runs() if run.audit == begun.audit)
         held = self._held(run)
         holdings = list(held.holdings())
@@ -250,7 +250,7 @@ class StreamErasure(KeyErasure):
         former = f"{tables.root}/former/{stream}"
         if is_there(former):
             yield f"resets have kept tables aside, which are not looked through: remove {former}"
-        proof, run = Ledger.newest(tables, stream), AuditStore(None, tables, stream).furthest()
+        proof, run = Ledger.newest(tables, stream), AuditStore(tables, stream).furthest()
         if proof is None or run is None:
             yield f"no audit of {stream} is complete: {audit_it}"
             return

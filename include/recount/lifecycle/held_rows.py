@@ -237,7 +237,7 @@ class HeldKey:
     def handed_on(self) -> HandedOn | None:
         """The snapshot of the newest audit; None where it has none."""
         stream = self.topology.name
-        if self.audit is None or not AuditStore(None, self.tables, stream).has(SNAPSHOTS, self.audit):
+        if self.audit is None or not AuditStore(self.tables, stream).has(SNAPSHOTS, self.audit):
             return None
         return HandedOn(tables=self.tables, stream=stream, audit=self.audit)
 
@@ -324,7 +324,7 @@ class HandedOn:
                 numbered = left.rename_columns([str(at) for at in range(left.num_columns)])
                 kept.append({**row, "rows": stream_of(numbered)})
         told = pl.DataFrame([[row[name] for name in COLUMNS] for row in kept], COLUMNS, orient="row")
-        AuditStore(None, self.tables, self.stream).put_rows(SNAPSHOTS, self.audit, told)
+        AuditStore(self.tables, self.stream).put_rows(SNAPSHOTS, self.audit, told)
         DeltaTable(self.tables.audit(self.stream, SNAPSHOTS)).delete(f"{AUDIT} <> '{self.audit}'")
 
     def ids(self, frame: str, key: str) -> tuple[set[str], set[str]]:

@@ -1,6 +1,7 @@
 """A real Spark standalone cluster, a master and its workers, of the Spark that spark-submit takes, too."""
 
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 import pyspark
 
 from recount.profile import daemon
-from recount.profile.daemon import LOOPBACK, Daemon, Started, answers, free_ports, require_free
+from recount.profile.daemon import LOOPBACK, Daemon, Started, free_ports, require_free
 from recount.profile.home import Home
 from recount.runtime.errors import Transient, require
 from recount.runtime.installation import write_secret
@@ -115,8 +116,9 @@ class EmbeddedSpark(Started):
         deadline = time.monotonic() + _START_LIMIT_S
         while time.monotonic() < deadline:
             self._daemons[name].require_alive()
-            if answers(port):
-                return
+            with socket.socket() as probe:
+                if probe.connect_ex((LOOPBACK, port)) == 0:
+                    return
             time.sleep(0.2)
         raise Transient.of(
             "spark-not-up",

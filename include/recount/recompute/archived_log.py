@@ -27,8 +27,10 @@ from recount.recompute.raw_log import (
     HEADERS,
     SCHEMA,
     KafkaLog,
+    Log,
     Ranges,
     RawLog,
+    RecordsAtHand,
     headers_never_null,
     null_headers,
 )
@@ -159,7 +161,7 @@ def _by_spark(archived: DataFrame, spans: Ranges, with_headers: bool) -> RawLog:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitLog:
-    """Each offset from ``kafka`` while it is there, else from ``archive``.
+    """Each offset from ``kafka`` while it is there, else from ``archive``; what Kafka has all of, from ``whole``.
 
     ``since`` says of the partitions of a topic, each with the offsets to be read, from which offset on Kafka is read.
     Where that is before the last of these offsets, Kafka must have a committed record there: a task that gets no
@@ -168,18 +170,19 @@ class SplitLog:
 
     kafka: KafkaLog
     archive: ArchiveLog
+    whole: Log
     since: Callable[[str, Ranges], Mapping[int, int]]
 
     def read(
         self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True, with_headers: bool = False
-    ) -> RawLog:
+    ) -> RawLog | RecordsAtHand:
         """One task per partition that Kafka has a part of."""
         since = self.since(topic, ranges)
         older = {p: (start, min(end, since[p])) for p, (start, end) in ranges.items() if start < min(end, since[p])}
         newer = {p: (max(start, since[p]), end) for p, (start, end) in ranges.items() if max(start, since[p]) < end}
-        on_kafka = self.kafka.read(session, topic, newer, with_key=with_key, with_headers=with_headers)
         if not older:
-            return on_kafka
+            return self.whole.read(session, topic, newer, with_key=with_key, with_headers=with_headers)
+        on_kafka = self.kafka.read(session, topic, newer, with_key=with_key, with_headers=with_headers)
         if not newer:
             return self.archive.read(session, topic, older, with_key=with_key, with_headers=with_headers)
         stretches = self.archive.stretches(topic, older)

@@ -5,8 +5,6 @@ that holds nothing but nulls does not count, so that one which is added later le
 What does not change a value changes no digest: the width of an integer, how Arrow lays a text out.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark import AccumulatorParam
 from pyspark.sql import SparkSession
 
-from recount.recompute.raw_log import Log, Ranges, RawLog, runs
+from recount.recompute.raw_log import Log, Ranges, RawLog, RecordsAtHand, runs
 from recount.runtime.errors import Terminal
 
 HASHED = ("offset", "timestamp_ms", "key", "value", "headers")
@@ -190,7 +188,7 @@ class DigestedLog:
         *,
         with_key: bool = True,  # noqa: ARG002 - keys and headers are digested
         with_headers: bool = True,  # noqa: ARG002
-    ) -> RawLog:
+    ) -> RawLog | RecordsAtHand:
         """The records of ``of``, always with their keys and headers."""
         raw = self.of.read(session, topic, ranges, with_headers=True)
         if self._found is None:
@@ -205,7 +203,11 @@ class DigestedLog:
         spans = {(topic, partition, start, end) for partition, (start, end) in ranges.items()}
         missing = {p: (start, end) for _, p, start, end in spans - self._known().keys() if start < end}
         if missing:
-            self.read(session, topic, missing).through("rows long", _counted).agg({"rows": "sum"}).collect()
+            raw = self.read(session, topic, missing)
+            if isinstance(raw, RecordsAtHand):
+                sum(batch.num_rows for batch in raw.through())
+            else:
+                raw.through("rows long", _counted).agg({"rows": "sum"}).collect()
         known, nothing = self._known(), RowsDigest().digest()
         return {span: known.get(span, nothing) for span in sorted(spans)}
 

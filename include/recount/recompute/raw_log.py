@@ -74,12 +74,27 @@ class RawLog:
         return self.frame.mapInArrow(lambda batches: reduce(lambda rows, one: one(rows), steps, batches), schema)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordsAtHand:
+    """The same records, which are few, in this process."""
+
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+    def before(self, first: Pass) -> RecordsAtHand:
+        """The same records, which ``first`` sees before any other pass."""
+        return RecordsAtHand(batches=lambda: first(self.batches()))
+
+    def through(self, *passes: Pass) -> Iterator[pa.RecordBatch]:
+        """The output of ``passes``, one after the other."""
+        return reduce(lambda rows, one: one(rows), passes, self.batches())
+
+
 class Log(Protocol):
     """Where the records of a topic are read."""
 
     def read(
         self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True, with_headers: bool = False
-    ) -> RawLog:
+    ) -> RawLog | RecordsAtHand:
         """The committed records in ``ranges``. Keys that are not needed, and cost time, may be null.
 
         ``with_headers`` adds the column ``headers``, null where a record has none.
@@ -131,7 +146,7 @@ class LogByTopic:
 
     def read(
         self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True, with_headers: bool = False
-    ) -> RawLog:
+    ) -> RawLog | RecordsAtHand:
         """From the log of ``topic``."""
         return self.logs[topic].read(session, topic, ranges, with_key=with_key, with_headers=with_headers)
 

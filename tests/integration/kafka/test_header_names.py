@@ -1,15 +1,16 @@
 """The name of a header can be no UTF-8: no client of Python's writes it, and confluent-kafka cannot read it."""
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
+from typing import Any, cast
 
 import confluent_kafka
+import pyarrow as pa
 from tests.integration.kafka.conftest import MakeTopic
 
-from recount.audit.compare.committed import read_committed
+from recount.audit.compare.committed import FewAtHand, read_committed
 from recount.kafka.connection import Connection
+from recount.recompute.raw_log import RawLog, RecordsAtHand
 
 _BY_TOPIC, _BY_VALUE, _FLAGS, _HEADERS, _END = 1, 4, 7, 10, 0
 _COPY = 2
@@ -34,7 +35,16 @@ def produce(servers: str, topic: str, value: bytes, header: bytes) -> None:
     kafka.rd_kafka_destroy(client)
 
 
-def test_a_record_with_such_a_header_is_read_as_one_without_headers(
+class OfTasks:
+    """The log that Spark's tasks read, which is not read here."""
+
+    raw = RawLog(frame=cast("Any", None))
+
+    def read(self, *_: object, **__: object) -> RawLog:
+        return self.raw
+
+
+def test_a_record_with_such_a_header_has_no_headers_here_and_an_audit_lets_tasks_read_its_log(
     connection: Connection, make_topic: MakeTopic
 ) -> None:
     topic = make_topic("results")
@@ -42,4 +52,11 @@ def test_a_record_with_such_a_header_is_read_as_one_without_headers(
     # again and again: Python looks for the client's error the first times only
     for _ in range(50):
         [record] = read_committed(connection, topic, {0: (0, 1)})
-        assert (record.value, record.headers) == (b"{}", ())
+        assert (record.value, record.headers, record.header("x")) == (b"{}", None, None)
+    log = FewAtHand(connection=connection, of=OfTasks())
+    assert log.read(cast("Any", None), topic, {0: (0, 1)}) is OfTasks.raw
+    produce(connection.bootstrap_servers, topic, b"{}", b"x")
+    at_hand = log.read(cast("Any", None), topic, {0: (1, 2)}, with_headers=True)
+    assert isinstance(at_hand, RecordsAtHand)
+    [row] = pa.Table.from_batches(at_hand.through()).to_pylist()
+    assert (row["offset"], row["value"], row["headers"]) == (1, b"{}", [{"key": "x", "value": b"x"}])

@@ -82,10 +82,10 @@ class Chain:
         settings = self.settings.acting_as("stream")
         StreamRunner(spark, settings, TopologyWork(takings, settings.data), RunOptions(available_now=True)).run()
 
-    def backfill(self, spark: SparkSession) -> Repaired:
+    def backfill(self) -> Repaired:
         """What the DAG of backfills does once somebody has approved."""
         settings = self.settings.acting_as("stream")
-        return CarryingOut.of(spark, settings, takings).run()
+        return CarryingOut.of(settings, takings).run()
 
     def audit(self, spark: SparkSession) -> CertifiedAudit:
         """What the nightly audit does."""

@@ -1,7 +1,5 @@
 """The chain runs on a secured broker with exactly the ACLs that `recount acls` prints, and shows no secret anywhere."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator
@@ -51,7 +49,7 @@ def test_the_chain_runs_and_shows_no_secret(
     chain.sell([*range(3), 0])  # the last one is late
     chain.stream(spark)
     audited = chain.audit(spark)
-    backfilled = chain.backfill(spark)
+    backfilled = chain.backfill()
 
     rows = spark.read.format("delta").load(Tables(chain.settings.data).output("takings")).collect()
     assert sorted((row.sales, row.cents) for row in rows) == [(1, 100), (1, 101)]

@@ -1,18 +1,19 @@
 """A stream on a real broker, run by the real engine, small enough to be judged by hand."""
 
-from __future__ import annotations
-
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from recount.audit.carry.store import RECONCILIATION
 from recount.audit.findings.finding_register import Interval, Source
@@ -33,6 +34,8 @@ from recount.kafka.topic_drift import dead_letter_topic, platform_topics
 from recount.kafka.topics_on_cluster import apply, plan
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_frames import Frame, frame_of
 from recount.runtime.settings import Settings
 from recount.tables.places import Tables
 
@@ -157,3 +160,26 @@ def scene(
     spark: SparkSession, kafka: EmbeddedKafka, project: Project, unique: Callable[[str], str], tmp_path: Path
 ) -> Scene:
     return scene_of(spark, kafka, project, unique, tmp_path)
+
+
+@pytest.fixture
+def database(spark: SparkSession) -> Iterator[Database]:
+    found = Database()
+    yield found
+    found.close()
+
+
+def framed(database: Database, rows: Sequence[Any], schema: str) -> Frame:
+    """``rows`` as a frame with a ``schema`` as Spark writes it."""
+    told = T.StructType.fromDDL(schema)
+    kinds = to_arrow_schema(told)
+    columns = [
+        pa.array([_plain(row[at], one.dataType) for row in rows], kinds.types[at]) for at, one in enumerate(told)
+    ]
+    return frame_of(database, [pa.table(columns, kinds)], kinds)
+
+
+def _plain(value: Any, kind: T.DataType) -> Any:
+    if not isinstance(kind, T.StructType) or value is None:
+        return value
+    return {one.name: _plain(part, one.dataType) for one, part in zip(kind, value, strict=True)}

@@ -1,7 +1,5 @@
 """Whoever can write to one table of the audits of a single aggregation changes no result, and is found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -51,7 +49,7 @@ def rewrite(path: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
 
 def backfill(clinic: Clinic) -> Repaired:
     bills = clinic.bills
-    return CarryingOut.of(bills.spark, bills.settings, bills.topology).run()
+    return CarryingOut.of(bills.settings, bills.topology).run()
 
 
 def test_what_somebody_altered_is_taken_by_no_backfill_no_erasure_and_no_later_audit(clinic: Clinic) -> None:

@@ -3,8 +3,6 @@
 The audits follow one another on one scene; the tests read what they said.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Mapping
@@ -25,7 +23,7 @@ from recount.audit.certificate.certificate_files import (
     outcome_of,
     verify_file,
 )
-from recount.audit.compare import side_ledgers
+from recount.audit.compare import committed
 from recount.audit.expectations import validation
 from recount.audit.expectations.validation import FAILED, HOLDS, Outcome, data_docs, validate
 from recount.audit.findings.finding_register import Findings
@@ -88,7 +86,7 @@ def hour(spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path_f
     found = validate(scene.session, scene.settings, scene.topology, tampered.findings.audit)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(evidence, "RECORDS_AT_HAND", 3)
-        patched.setattr(side_ledgers, "RECORDS_AT_HAND", 0)
+        patched.setattr(committed, "RECORDS_AT_HAND", 0)
         parts = scene.audit(from_the_beginning=True).findings
     return Hour(
         scene=scene,

@@ -1,7 +1,5 @@
 """A backfill repairs what grace left out, once, and the next audit finds nothing missed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time
@@ -36,11 +34,11 @@ from recount.serve.question import Question
 
 
 def repair(scene: Scene, audit: str | None = None) -> Repaired:
-    return CarryingOut.of(scene.session, scene.settings, scene.topology, audit).run()
+    return CarryingOut.of(scene.settings, scene.topology, audit).run()
 
 
 def due(scene: Scene, audit: str | None = None) -> list[Correction]:
-    return list(CarryingOut.of(scene.session, scene.settings, scene.topology, audit).due.corrections)
+    return list(CarryingOut.of(scene.settings, scene.topology, audit).due.corrections)
 
 
 def orders_of(correction: Correction) -> tuple[int, int]:
@@ -141,7 +139,7 @@ def test_one_backfill_repairs_the_misses_of_three_nights_whose_approval_waited_t
         killed.setattr(carrying_out, "publish_backfill", _killed)
         with pytest.raises(KeyboardInterrupt):
             repair(scene)
-    left = CarryingOut.of(scene.session, scene.settings, scene.topology)
+    left = CarryingOut.of(scene.settings, scene.topology)
     assert (list(left.due.corrections), left.waiting()) == ([], 1)
     done = left.run()
     assert (done.corrections, done.published) == (0, (nights[-1].audit,))
@@ -190,7 +188,7 @@ def test_a_correction_of_small_decimals_is_published_as_it_is_planned_and_audite
     assert "0.00000004" in str(miss.complete) and "0.00000003" in str(miss.published)
     kept = pl.scan_delta(desk.tables.audit(topology.name, CORRECTIONS)).select(COMPLETE_TEXT).collect()
     assert [json.loads(text, parse_float=str)[0]["row"]["e"] for text in kept.to_series()] == ["0.00000004"]
-    done = CarryingOut.of(spark, desk.settings, topology).run()
+    done = CarryingOut.of(desk.settings, topology).run()
     assert (done.corrections, len(done.published)) == (1, 1)
     [sink] = topology.sinks
     values = [one.value() for one in committed(desk.connection, sink.topic.name) if one.key() == b"k"]

@@ -1,7 +1,5 @@
 """Rows of every kind that grace has left out are corrected once, on Kafka and in Delta, and the next audit says so."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter
@@ -18,6 +16,7 @@ from tests.spark.audit.conftest import MINUTE_MS, START_MS
 from tests.spark.audit.kiosk import Kiosk, kiosk_of
 from tests.statuses import a_status
 
+from recount.audit.carry.delta_frames import frame_at
 from recount.audit.carry.store import CORRECTIONS
 from recount.audit.compare.correction_claims import COMPLETE_TEXT
 from recount.audit.compare.sink_verdicts import SEEN, of_backfills, of_stream, seen_rows
@@ -30,6 +29,7 @@ from recount.kafka.leases import Lease
 from recount.kafka.transaction import OutputTransaction
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
+from recount.recompute.frames.duck_database import Database
 from recount.runtime.errors import Terminal
 from recount.serve.answer import answer
 from recount.serve.asked_sink import AskedSink
@@ -121,8 +121,8 @@ def nights(
 
 
 def backfill(kiosk: Kiosk) -> CarryingOut:
-    due = corrections_due(kiosk.spark, kiosk.tables, kiosk.topology)
-    return CarryingOut(session=kiosk.spark, settings=kiosk.settings, due=due)
+    due = corrections_due(kiosk.tables, kiosk.topology)
+    return CarryingOut(settings=kiosk.settings, due=due)
 
 
 def at_work(kiosk: Kiosk) -> list[tuple[str, str | None]]:
@@ -313,19 +313,18 @@ def test_a_published_correction_that_is_changed_in_delta_is_found_by_judging_all
     assert ("correction", "duplicated", "cy") in wrong(nights.altered)
 
 
-def test_an_answer_has_the_rows_that_the_audit_says_readers_see(nights: Nights) -> None:
-    kiosk, load = nights.kiosk, nights.kiosk.spark.read.format("delta").load
-    corrected = 0
+def test_an_answer_has_the_rows_that_the_audit_says_readers_see(nights: Nights, database: Database) -> None:
+    kiosk, corrected = nights.kiosk, 0
     for node in kiosk.topology.written:
         sink, path = AskedSink(kiosk.topology, node), kiosk.tables.corrections(node.table)
-        written = of_stream(load(kiosk.tables.output(node.table)), sink.identity)
+        written = of_stream(frame_at(database, kiosk.tables.output(node.table)), sink.identity)
         if DeltaTable.isDeltaTable(kiosk.spark, path):
-            written = written.unionByName(of_backfills(load(path), sink.identity))
-        entries = seen_rows(written, sink.identity).select(F.explode(SEEN).alias("entry")).select("entry.row")
-        rows = entries.where(F.col("row").isNotNull()).collect()
+            written = written.union(of_backfills(frame_at(database, path), sink.identity))
+        entries = [entry for one in seen_rows(written, sink.identity).rows() for entry in one[SEEN]]
+        rows = [entry["row"] for entry in entries if entry["row"] is not None]
         found = answer(kiosk.tables, Question(sink=sink, limit=MOST_ROWS), time.time_ns() // 1_000_000)
         answered = Counter(tuple((name, row[name]) for name in sorted(sink.fields)) for row in found.rows)
-        assert answered == Counter(tuple(sorted(one.row.asDict().items())) for one in rows), sink.name
+        assert answered == Counter(tuple(sorted(row.items())) for row in rows), sink.name
         corrected += sum(row[BACKFILL_NUMBER] is not None for row in found.rows)
     assert corrected > 3
 

@@ -1,29 +1,25 @@
 """Frames that audits read and keep: of Delta tables, of snapshots, of the tables of side ledgers."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import types as T
+from pyspark.sql import SparkSession
 
-from recount.audit.audit_session import FEW_OFFSETS
-from recount.audit.carry import delta_frames
-from recount.audit.carry.delta_frames import delta_frame, local_frame
-from recount.audit.carry.snapshots import Frames, Snapshots
+from recount.audit.carry.snapshots import Snapshots
 from recount.audit.carry.store import VERDICTS, AuditStore
+from recount.audit.expectations import audited_frames
+from recount.audit.expectations.audited_frames import delta_frame
 from recount.declare.columns import AUDIT
 from recount.recompute.frames import duck_functions as F
 from recount.recompute.frames.duck_database import Database
-from recount.recompute.frames.duck_frames import frame_of
+from recount.recompute.frames.duck_frames import Frame, frame_of
 from recount.tables.places import Tables
 
 _SCHEMA = """key string, `weight.kg` double, share float, n int, at_ms long, small short, tiny byte, ok boolean,
@@ -53,13 +49,6 @@ def test_a_small_table_has_the_rows_and_columns_that_spark_reads(spark: SparkSes
     assert found.orderBy("recount_batch").collect() == by_spark.orderBy("recount_batch").collect()
 
 
-def test_no_row_is_lost_behind_a_batch_without_rows(spark: SparkSession) -> None:
-    """A file of a table can have none: Spark writes such, and whoever may write to the table can add one."""
-    some = pa.table({"n": [1, 2]})
-    found = local_frame(spark, pa.concat_tables([some, some.slice(2), some]), T.StructType().add("n", "long"))
-    assert [row.n for row in found.collect()] == [1, 2, 1, 2]
-
-
 def test_a_table_that_has_lost_all_its_rows_keeps_its_columns(spark: SparkSession, path: str) -> None:
     DeltaTable(path).delete()
     found = delta_frame(spark, path)
@@ -70,80 +59,73 @@ def test_a_table_that_has_lost_all_its_rows_keeps_its_columns(spark: SparkSessio
 def test_a_table_that_is_not_small_is_read_by_spark(
     spark: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta_frames, "SMALL_BYTES", 1)
+    monkeypatch.setattr(audited_frames, "SMALL_BYTES", 1)
     found = delta_frame(spark, path)
     assert len(found.inputFiles()) == 2
     assert found.count() == 2
 
 
-_KEPT = "key string, `weight.kg` double, amount decimal(15, 2), steps array<struct<topic: string, offset: long>>"
-Put = Callable[[str, Mapping[str, Frames]], None]
-_ROWS = [("a", 1.5, Decimal("10.50"), [("orders", 7)]), ("b", None, None, [])]
+_KEPT = pa.schema(
+    [
+        ("key", pa.string()),
+        ("weight.kg", pa.float64()),
+        ("amount", pa.decimal128(15, 2)),
+        ("steps", pa.list_(pa.field("element", pa.struct([("topic", pa.string()), ("offset", pa.int64())])))),
+    ]
+)
+_ROWS: list[Mapping[str, Any]] = [
+    {"key": "a", "weight.kg": 1.5, "amount": Decimal("10.50"), "steps": [{"topic": "orders", "offset": 7}]},
+    {"key": "b", "weight.kg": None, "amount": None, "steps": []},
+]
 
 
 @pytest.fixture
-def snapshots(spark: SparkSession, tmp_path: Path) -> Snapshots:
-    return Snapshots(session=spark, tables=Tables(str(tmp_path)), stream="carts")
+def database() -> Iterator[Database]:
+    found = Database()
+    yield found
+    found.close()
 
 
-@pytest.fixture(params=[FEW_OFFSETS, FEW_OFFSETS + 1], ids=["through the driver", "by Spark"])
-def put(snapshots: Snapshots, request: pytest.FixtureRequest) -> Put:
-    return partial(snapshots.put, offsets=request.param)
+@pytest.fixture
+def snapshots(tmp_path: Path) -> Snapshots:
+    return Snapshots(tables=Tables(str(tmp_path)), stream="carts")
 
 
-def frame(spark: SparkSession, rows: list[object]) -> DataFrame:
-    return spark.createDataFrame(rows, _KEPT)
+def frame(database: Database, rows: Sequence[Mapping[str, Any]]) -> Frame:
+    return frame_of(database, [pa.Table.from_pylist([one], _KEPT) for one in rows], _KEPT)
 
 
-def test_frames_come_back_as_they_were(spark: SparkSession, snapshots: Snapshots, put: Put) -> None:
-    put("1", {"truth": {"window": frame(spark, _ROWS), "empty": frame(spark, [])}, "claims": {}})
-    put("2", {"truth": {"window": frame(spark, _ROWS[:1])}})
-    found = snapshots.of("1").part("truth")
+def test_frames_come_back_as_they_were(database: Database, snapshots: Snapshots) -> None:
+    made = frame(database, _ROWS)
+    snapshots.put("1", {"truth": {"window": made, "empty": made.where(F.lit(False))}, "claims": {}})
+    snapshots.put("2", {"truth": {"window": frame(database, _ROWS[:1])}})
+    found = snapshots.of("1").part("truth", database)
     assert found.keys() == {"window", "empty"}
-    assert found["window"].schema == frame(spark, []).schema
-    assert sorted(found["window"].collect()) == sorted(frame(spark, _ROWS).collect())
-    assert found["empty"].collect() == []
-    assert snapshots.of("1").part("claims") == {}
+    assert found["window"].schema == made.schema
+    assert found["window"].sorted_by("key").rows() == _ROWS
+    assert (found["empty"].rows(), found["empty"].columns) == ([], _KEPT.names)
+    assert snapshots.of("1").part("claims", database) == {}
 
 
-def test_frames_of_the_recompute_come_back_beside_those_of_spark(
-    spark: SparkSession, snapshots: Snapshots, put: Put
-) -> None:
-    database = Database()
-    schema = pa.schema([("key", pa.string()), ("weight.kg", pa.float64())])
-    ours = frame_of(database, [pa.table({"key": ["a", None], "weight.kg": [1.5, None]}, schema)], schema)
-    for _ in range(2):
-        put(
-            "1", {"truth": {"ours": ours, "empty": ours.where(F.lit(False))}, "claims": {"window": frame(spark, _ROWS)}}
-        )
-    found = snapshots.of("1")
-    assert sorted(map(str, found.part("truth")["ours"].collect())) == sorted(
-        map(str, [Row(**{"key": "a", "weight.kg": 1.5}), Row(**{"key": None, "weight.kg": None})])
-    )
-    assert (found.part("truth")["empty"].columns, found.part("truth")["empty"].count()) == (schema.names, 0)
-    assert found.part("claims")["window"].count() == 2
-    database.close()
+def test_a_second_try_replaces_what_the_first_one_left(database: Database, snapshots: Snapshots) -> None:
+    snapshots.put("1", {"truth": {"window": frame(database, _ROWS)}})
+    snapshots.put("1", {"truth": {"window": frame(database, _ROWS[:1])}})
+    assert [row["key"] for row in snapshots.of("1").part("truth", database)["window"].rows()] == ["a"]
 
 
-def test_a_second_try_replaces_what_the_first_one_left(spark: SparkSession, snapshots: Snapshots, put: Put) -> None:
-    put("1", {"truth": {"window": frame(spark, _ROWS)}})
-    put("1", {"truth": {"window": frame(spark, _ROWS[:1])}})
-    assert [row.key for row in snapshots.of("1").part("truth")["window"].collect()] == ["a"]
-
-
-def test_only_the_newest_are_kept(spark: SparkSession, snapshots: Snapshots, put: Put) -> None:
+def test_only_the_newest_are_kept(database: Database, snapshots: Snapshots) -> None:
     for audit in ("1", "2", "3"):
-        put(audit, {"truth": {"window": frame(spark, _ROWS)}})
+        snapshots.put(audit, {"truth": {"window": frame(database, _ROWS)}})
     snapshots.keep_newest("3", 2)
     assert [snapshots.has(audit) for audit in ("1", "2", "3")] == [False, True, True]
 
 
-def test_the_hash_tells_a_snapshot_from_any_other(spark: SparkSession, snapshots: Snapshots, put: Put) -> None:
-    put("1", {"truth": {"window": frame(spark, _ROWS[:1])}})
+def test_the_hash_tells_a_snapshot_from_any_other(database: Database, snapshots: Snapshots) -> None:
+    snapshots.put("1", {"truth": {"window": frame(database, _ROWS[:1])}})
     before = snapshots.sha256("1")
-    put("2", {"truth": {"window": frame(spark, _ROWS[:1])}})
+    snapshots.put("2", {"truth": {"window": frame(database, _ROWS[:1])}})
     assert snapshots.sha256("2") == before
-    put("1", {"truth": {"window": frame(spark, [("a", 1.5, Decimal("10.51"), [("orders", 7)])])}})
+    snapshots.put("1", {"truth": {"window": frame(database, [{**_ROWS[0], "amount": Decimal("10.51")}])}})
     assert snapshots.sha256("1") != before
 
 
@@ -155,13 +137,14 @@ ROWS = pl.DataFrame({"region": ["EU", None], "revenue": ["1.50", "2.00"], "order
 def test_a_table_that_an_earlier_release_wrote_with_spark_is_written_on_without(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    store = AuditStore(spark, Tables(str(tmp_path)), "revenue")
-    store.put(VERDICTS, "old", spark.createDataFrame(ROWS.to_arrow()))
+    store = AuditStore(Tables(str(tmp_path)), "revenue")
+    path = Tables(str(tmp_path)).audit("revenue", VERDICTS)
+    old = spark.createDataFrame(ROWS.with_columns(pl.lit("old").alias(AUDIT)).to_arrow())
+    old.write.format("delta").partitionBy(AUDIT).save(path)
     store.put_rows(VERDICTS, "new", ROWS.head(1))
     store.put_rows(VERDICTS, "new", ROWS)
-    store.put_rows(VERDICTS, "new", ROWS.tail(1), part=1)
 
     assert store.rows(VERDICTS, ["old"]).drop(AUDIT).collect().sort("orders").equals(ROWS)
-    assert store.rows(VERDICTS, ["old", "new"]).collect().height == 5
-    read_by_spark = store.read(VERDICTS, ["new"]).collect()
-    assert sorted(row.orders for row in read_by_spark) == [1, 2, 2]
+    assert store.rows(VERDICTS, ["old", "new"]).collect().height == 4
+    read_by_spark = spark.read.format("delta").load(path).where(f"{AUDIT} = 'new'").collect()
+    assert sorted(row.orders for row in read_by_spark) == [1, 2]

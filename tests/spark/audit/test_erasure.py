@@ -1,7 +1,5 @@
 """A key is erased from streams on a real broker: nothing at rest names it any more, and later audits stay green."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import polars as pl
@@ -119,7 +117,7 @@ def test_corrections_go_with_their_key_and_the_next_backfill_follows(clinic: Cli
         clinic.visits(visits)
         bills.run()
         assert bills.audit().findings.misses
-        done = CarryingOut.of(bills.spark, bills.settings, bills.topology).run()
+        done = CarryingOut.of(bills.settings, bills.topology).run()
         assert bills.audit().findings.differences == ()
         return done
 

@@ -1,22 +1,20 @@
 """The rules by which rows, records and corrections are judged, beside those of Great Expectations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as S
+from tests.spark.audit.conftest import framed
 from tests.unit.audit.documents import a_run
 
 from recount.audit.carry.store import RECONCILIATION, AuditStore
 from recount.audit.compare.claims import IDENTITY, SIDE
-from recount.audit.compare.committed import as_text, header
 from recount.audit.compare.correction_claims import COMPLETE_ROWS, LATER_BATCH, uncorrected, with_corrections
-from recount.audit.compare.differences import COMPARED, compared
+from recount.audit.compare.differences import COMPARED, compared, reconciled
 from recount.audit.compare.identity import Identity, identity_of
 from recount.audit.compare.published import DELTA, KAFKA, LATER
 from recount.audit.compare.results import COMPLETE, EXPECTED
@@ -42,6 +40,10 @@ from recount.declare.schema import DOUBLE, LONG, STRING, RecordSchema
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import tumbling
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_frames import Frame, once
 from recount.recompute.operators.frontiers import ALL_DUE, NONE_DUE
 from recount.tables.places import Tables
 
@@ -87,38 +89,42 @@ OF_EVERY: Mapping[str, Case] = {
 }
 
 
-def rows(spark: SparkSession, told_of: Mapping[str, Sequence[Told]], identity: Identity) -> DataFrame:
+def by_spark(spark: SparkSession, frame: Frame) -> DataFrame:
+    return spark.createDataFrame(frame.arrow(), frame.schema)
+
+
+def rows(database: Database, told_of: Mapping[str, Sequence[Told]], identity: Identity) -> Frame:
     origin = None if identity.is_latest else "clicks-0@3"
     told = [
         (key, n, float(rate), at_ms, revision, n is None, origin, 0, 1, "monday", 0)
         for key, said in told_of.items()
         for n, rate, revision, at_ms in said
     ]
-    return of_backfills(spark.createDataFrame(told, _ROWS), identity)
+    return of_backfills(framed(database, told, _ROWS), identity)
 
 
-def judged(spark: SparkSession, cases: Mapping[str, Case], identity: Identity) -> DataFrame:
+def judged(database: Database, cases: Mapping[str, Case], identity: Identity) -> Frame:
     """The corrections of all ``cases``, each of a row of its own, of which nothing else is known."""
-    on_kafka = rows(spark, {key: case[0] for key, case in cases.items()}, identity)
-    in_delta = rows(spark, {key: case[1] for key, case in cases.items()}, identity)
-    claims = on_kafka.withColumn(SIDE, F.lit(KAFKA)).unionByName(in_delta).withColumn(LATER_BATCH, F.lit(False))
+    on_kafka = rows(database, {key: case[0] for key, case in cases.items()}, identity)
+    in_delta = rows(database, {key: case[1] for key, case in cases.items()}, identity)
+    claims = on_kafka.with_column(SIDE, F.lit(KAFKA)).union(in_delta).with_column(LATER_BATCH, F.lit(False))
     nothing = in_delta.where(F.lit(False))
     if identity.is_latest:
         known = judged_latest(nothing, identity, ALL_DUE, KEPT_SINCE_MS, NONE_DUE, is_whole_since=True)
-        complete: Column = F.array(f"{COMPLETE}_entry")
+        complete: Column = F.array(F.col(f"{COMPLETE}_entry"))
     else:
         known, complete = judged_rows(nothing, identity), F.col(COMPLETE)
-    return with_corrections(known.withColumn(COMPLETE_ROWS, complete), claims, in_delta, identity, KEPT_SINCE_MS)
+    return with_corrections(known.with_column(COMPLETE_ROWS, complete), claims, in_delta, identity, KEPT_SINCE_MS)
 
 
 @pytest.mark.parametrize(
     ("identity", "cases"), [(LATEST_CLAIM, OF_LATEST), (EVERY_CLAIM, OF_EVERY)], ids=["latest", "every"]
 )
 def test_the_suite_finds_the_corrections_that_the_judge_finds(
-    spark: SparkSession, identity: Identity, cases: Mapping[str, Case]
+    spark: SparkSession, database: Database, identity: Identity, cases: Mapping[str, Case]
 ) -> None:
-    found = judged(spark, cases, identity).persist()
-    assert {row.key: row[CORRECTION] for row in found.select("key", CORRECTION).collect()} == {
+    found = once(judged(database, cases, identity))
+    assert {row["key"]: row[CORRECTION] for row in found.select("key", CORRECTION).rows()} == {
         key: expected for key, (_, _, expected) in cases.items()
     }
     [query] = [
@@ -126,12 +132,11 @@ def test_the_suite_finds_the_corrections_that_the_judge_finds(
         for one in expectations_of(SUITES, "reconciliation", "any")
         if one["meta"].get("judged_as") == "corrections"
     ]
-    told = found.select("key", "window_start", "window_end", "origin", compared(identity, KEPT_SINCE_MS, None))
-    told = told.select("*", f"{COMPARED}.*").withColumns({"sink": F.lit("out"), "correction_is_accepted": F.lit(False)})
+    told = by_spark(spark, found.select(*IDENTITY, compared(identity, KEPT_SINCE_MS, None)))
+    told = told.select("*", f"{COMPARED}.*").withColumns({"sink": S.lit("out"), "correction_is_accepted": S.lit(False)})
     told.createOrReplaceTempView("compared_corrections")
     unexpected = {row.key for row in spark.sql(query.format(batch="compared_corrections")).collect()}
     assert unexpected == {key for key, (_, _, expected) in cases.items() if expected is not None}
-    found.unpersist()
 
 
 SIZE_MS = 10_000
@@ -164,7 +169,7 @@ CASES: list[tuple[Copies, Copies, Copies, str, str]] = [
 """What Kafka and Delta have of a count of 2, what only later batches wrote to Delta, and the verdicts."""
 
 
-def counted(spark: SparkSession) -> DataFrame:
+def counted(database: Database) -> Frame:
     """Every case judged in a window of its own; and rows that nobody makes, on Kafka and in Delta."""
     last = len(CASES)
     told = [(number, side, 2, None) for number in range(last) for side in (EXPECTED, COMPLETE)]
@@ -176,22 +181,20 @@ def counted(spark: SparkSession) -> DataFrame:
     for number, side, n, revision in told:
         bounds = (number * SIZE_MS, (number + 1) * SIZE_MS)
         rows.append(("EU", *bounds, None, (False, ("EU", *bounds, n), 9), False, side, revision, side))
-    claims = spark.createDataFrame(rows, _COUNTS)
+    claims = framed(database, rows, _COUNTS)
     found = judged_latest(claims, COUNTS, ALL_DUE, NONE_DUE, NONE_DUE, is_whole_since=True)
-    return uncorrected(found.withColumn(COMPLETE_ROWS, F.array(f"{COMPLETE}_entry"))).persist()
+    return once(uncorrected(found.with_column(COMPLETE_ROWS, F.array(F.col(f"{COMPLETE}_entry"))), COUNTS))
 
 
 def found_by(
-    spark: SparkSession, folder: Path, accepted: tuple[Finding, ...] = ()
-) -> tuple[DataFrame, Callable[[str], set[Any]]]:
+    spark: SparkSession, database: Database, folder: Path, accepted: tuple[Finding, ...] = ()
+) -> tuple[Frame, Callable[[str], set[Any]]]:
     """The judged rows, and those that the suite's query for a place finds."""
-    found, tables = counted(spark), Tables(str(folder))
+    found, tables = counted(database), Tables(str(folder))
     told = found.select(
         F.lit("revenue").alias("sink"), F.lit("revenue").alias("table"), *IDENTITY, compared(COUNTS, None, None)
     )
-    AuditStore(spark, tables, COUNTED.name).put(
-        RECONCILIATION, "tonight", told.select("sink", "table", *IDENTITY, f"{COMPARED}.*"), few=True
-    )
+    AuditStore(tables, COUNTED.name).put(RECONCILIATION, "tonight", reconciled(told))
     run = a_run("tonight", outcome="violation")
     rows = AuditedRows(session=spark, tables=tables, topology=COUNTED, run=run, accepted=accepted)
     rows.reconciliation().createOrReplaceTempView("compared_rows")
@@ -209,21 +212,23 @@ def found_by(
     return found, of_place
 
 
-def test_judge_and_suite_find_each_way_in_which_a_result_can_be_wrong(spark: SparkSession, tmp_path: Path) -> None:
-    found, of_place = found_by(spark, tmp_path)
-    rows = found.orderBy("window_start").collect()
-    assert [(one.kafka_verdict, one.delta_verdict) for one in rows] == [
+def test_judge_and_suite_find_each_way_in_which_a_result_can_be_wrong(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    found, of_place = found_by(spark, database, tmp_path)
+    rows = found.sorted_by("window_start").rows()
+    assert [(one["kafka_verdict"], one["delta_verdict"]) for one in rows] == [
         *(case[3:] for case in CASES),
         ("extra", "match"),
         ("match", "extra"),
     ]
     for place in ("kafka", "delta"):
         wrong = [one for one in rows if one[f"{place}_verdict"] != "match"]
-        assert of_place(place) == {("revenue", "EU", one.window_start, one.window_end, None) for one in wrong}
+        assert of_place(place) == {("revenue", "EU", one["window_start"], one["window_end"], None) for one in wrong}
     assert of_place("corrections") == set()
 
 
-def test_what_a_person_has_accepted_is_none_of_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_a_person_has_accepted_is_none_of_them(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     lost = Difference(
         kind="output", place="topic revenue", verdict="lost", key="EU", window_start=SIZE_MS, window_end=2 * SIZE_MS
     )
@@ -239,7 +244,9 @@ def test_what_a_person_has_accepted_is_none_of_them(spark: SparkSession, tmp_pat
     )
     row = ("revenue", "EU", SIZE_MS, 2 * SIZE_MS, None)
     elsewhere = replace(finding, difference=replace(lost, place="table outputs/revenue"))
-    before, after, other = (found_by(spark, tmp_path, one)[1]("kafka") for one in ((), (finding,), (elsewhere,)))
+    before, after, other = (
+        found_by(spark, database, tmp_path, one)[1]("kafka") for one in ((), (finding,), (elsewhere,))
+    )
     assert (before - after, other) == ({row}, before)
 
 
@@ -253,7 +260,7 @@ _SCHEMA = (
 )
 
 
-def claims(spark: SparkSession, revisions: Sequence[int], stood: int | None) -> DataFrame:
+def claims(database: Database, revisions: Sequence[int], stood: int | None) -> Frame:
     """Ann has five clicks, of which the table has these revisions; the topic was compacted."""
     told = [(EXPECTED, 4, None), (COMPLETE, 4, None), *((DELTA, revision, revision) for revision in revisions)]
     rows = [
@@ -270,7 +277,7 @@ def claims(spark: SparkSession, revisions: Sequence[int], stood: int | None) -> 
         )
         for side, number, of in told
     ]
-    return spark.createDataFrame(rows, _SCHEMA)
+    return framed(database, rows, _SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -285,17 +292,17 @@ def claims(spark: SparkSession, revisions: Sequence[int], stood: int | None) -> 
     ],
 )
 def test_a_gap_counts_where_no_row_can_have_been_removed(
-    spark: SparkSession, revisions: Sequence[int], stood: int | None, since_ms: int, whole_since: bool, verdict: str
+    database: Database, revisions: Sequence[int], stood: int | None, since_ms: int, whole_since: bool, verdict: str
 ) -> None:
     judged = judged_latest(
-        claims(spark, revisions, stood), TOTALS, ALL_DUE, NONE_DUE, since_ms, is_whole_since=whole_since
+        claims(database, revisions, stood), TOTALS, ALL_DUE, NONE_DUE, since_ms, is_whole_since=whole_since
     )
-    [row] = judged.select("delta_verdict", "delta_is_dense").collect()
-    assert row.delta_verdict == verdict
+    [row] = judged.select("delta_verdict").rows()
+    assert row["delta_verdict"] == verdict
 
 
 def test_where_topic_and_table_contradict_each_other_about_an_earlier_value_both_are_altered(
-    spark: SparkSession,
+    database: Database,
 ) -> None:
     """So a row that was found altered in one night still is in the next, when a newer one has replaced it."""
     changed = {(DELTA, 3): 9}
@@ -304,13 +311,13 @@ def test_where_topic_and_table_contradict_each_other_about_an_earlier_value_both
         ("ann", None, None, None, (False, ("ann", changed.get(one, 1 + one[1])), one[1]), False, *one, str(one))
         for one in written
     ]
-    known = claims(spark, (), None).unionByName(spark.createDataFrame(told, _SCHEMA))
+    known = claims(database, (), None).union(framed(database, told, _SCHEMA))
     judged = judged_latest(known, TOTALS, ALL_DUE, NONE_DUE, NONE_DUE, is_whole_since=True)
-    [row] = judged.collect()
-    assert (row.kafka_verdict, row.delta_verdict) == ("altered", "altered")
-    assert (row.kafka_shown.row.clicks, row.delta_shown.row.clicks) == (4, 9)
-    assert (row.kafka_evidence, row.delta_evidence) == ([str((KAFKA, 3))], [str((DELTA, 3))])
-    assert row.kafka_entry == row.delta_entry == row.expected_entry
+    [row] = judged.rows()
+    assert (row["kafka_verdict"], row["delta_verdict"]) == ("altered", "altered")
+    assert [row[f"{place}_shown"]["row"]["clicks"] for place in (KAFKA, DELTA)] == [4, 9]
+    assert (row["kafka_evidence"], row["delta_evidence"]) == ([str((KAFKA, 3))], [str((DELTA, 3))])
+    assert row["kafka_entry"] == row["delta_entry"] == row["expected_entry"]
 
 
 CLICKS = Topic(name="clicks", key="who", value=RecordSchema.of(n=LONG))
@@ -333,12 +340,12 @@ def correction(n: int | None, revision: int, batch: int, number: int, origin: st
     return (*row(n, revision, batch, origin), "monday", number)
 
 
-def seen(spark: SparkSession, identity: Identity, rows: Sequence[Row], corrections: Sequence[Row]) -> Any:
+def seen(database: Database, identity: Identity, rows: Sequence[Row], corrections: Sequence[Row]) -> Any:
     """What readers see of ann, the highest revision, whether she was corrected, whether the stream went on."""
-    written = of_stream(spark.createDataFrame(rows, _WRITTEN), identity)
-    corrected = of_backfills(spark.createDataFrame(corrections, _CORRECTED), identity)
-    [found] = seen_rows(written.unionByName(corrected), identity).collect()
-    values = [None if one.row is None else one.row.n for one in found[SEEN]]
+    written = of_stream(framed(database, rows, _WRITTEN), identity)
+    corrected = of_backfills(framed(database, corrections, _CORRECTED), identity)
+    [found] = seen_rows(written.union(corrected), identity).rows()
+    values = [None if one["row"] is None else one["row"]["n"] for one in found[SEEN]]
     return values, found[HIGHEST], found[CORRECTED_AT] is not None, found[GOES_ON]
 
 
@@ -354,9 +361,9 @@ def seen(spark: SparkSession, identity: Identity, rows: Sequence[Row], correctio
     ],
 )
 def test_a_row_that_is_replaced_is_seen_as_of_the_newest_batch_and_then_of_the_newest_backfill(
-    spark: SparkSession, rows: list[Row], corrections: list[Row], expected: Any
+    database: Database, rows: list[Row], corrections: list[Row], expected: Any
 ) -> None:
-    assert seen(spark, LATEST, rows, corrections) == expected
+    assert seen(database, LATEST, rows, corrections) == expected
 
 
 @pytest.mark.parametrize(
@@ -368,14 +375,6 @@ def test_a_row_that_is_replaced_is_seen_as_of_the_newest_batch_and_then_of_the_n
         ([correction(None, 1, 1, 0, "clicks-0@3")], ([None], 1, True, False)),
     ],
 )
-def test_all_rows_of_a_record_are_replaced_together(spark: SparkSession, corrections: list[Row], expected: Any) -> None:
+def test_all_rows_of_a_record_are_replaced_together(database: Database, corrections: list[Row], expected: Any) -> None:
     rows = [row(1, 0, 1, "clicks-0@3"), row(2, 0, 1, "clicks-0@3")]
-    assert seen(spark, EVERY, rows, corrections) == expected
-
-
-def test_bytes_that_are_no_text_are_null(spark: SparkSession) -> None:
-    """Spark takes them for text; in a file they are no Parquet that Polars reads, and every later audit ended there."""
-    records = [(b"a\xff", [("name", b"\xff")]), (b"a", [("name", b"\xff"), ("name", b"one")]), (None, []), (b"", None)]
-    frame = spark.createDataFrame(records, "key binary, headers array<struct<key: string, value: binary>>")
-    found = [tuple(row) for row in frame.select(as_text(F.col("key")), header("name")).collect()]
-    assert found == [(None, None), ("a", "one"), (None, None), ("", None)]
+    assert seen(database, EVERY, rows, corrections) == expected

@@ -1,7 +1,5 @@
 """What late records and silent partitions explain, also when it shows in a later night."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.audit.conftest import MINUTE_MS, START_MS
+from tests.spark.audit.conftest import MINUTE_MS, START_MS, framed
 from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic
 
 from recount.audit.certificate.certificate_files import load
@@ -27,6 +25,8 @@ from recount.declare.topology import Topology, stream
 from recount.declare.windows import SessionWindows, SlidingWindows, TimeWindows, session, sliding, tumbling
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_frames import no_rows
 from recount.recompute.operators.log_tables import UNREAD_SCHEMA
 
 VIEWS = Topic(name="views", key="user", value=RecordSchema.of(user=STRING))
@@ -51,7 +51,7 @@ _LATE = (
     ],
 )
 def test_a_late_record_explains_what_it_would_have_changed(
-    spark: SparkSession,
+    database: Database,
     windows: TimeWindows | SlidingWindows | SessionWindows,
     late_window: tuple[int, int],
     explained: tuple[int, int],
@@ -61,16 +61,16 @@ def test_a_late_record_explains_what_it_would_have_changed(
     judged = [("counts", "ann", *window, None, MISSED, None, "") for window in (explained, unexplained)]
     late = [("views", 0, 7, "ann", LATE_MS, *late_window, 1)]
     found = grace_misses(
-        spark.createDataFrame(judged, _JUDGED),
-        spark.createDataFrame(late, _LATE),
-        spark.createDataFrame([], UNREAD_SCHEMA),
+        framed(database, judged, _JUDGED),
+        framed(database, late, _LATE),
+        no_rows(database, UNREAD_SCHEMA),
         Topology(name="counting", sinks=[counted]),
     )
     assert {(one.window_start, one.window_end): one.explained for one in found} == {explained: True, unexplained: False}
 
 
 def test_a_miss_names_what_an_earlier_audit_named_and_not_all_that_can_have_changed_its_row(
-    spark: SparkSession,
+    database: Database,
 ) -> None:
     """The log of the earlier night is not read again: which of its records made the row, that audit has said."""
     of_views = stream(VIEWS).deduplicate("user", horizon="1 s")
@@ -78,8 +78,8 @@ def test_a_miss_names_what_an_earlier_audit_named_and_not_all_that_can_have_chan
     topology = Topology(name="counting", sinks=[counted.to(Topic(name="counts", key="user"))])
     row = ("counts", "ann", 100_000, 110_000, None)
     late = [("views", 0, offset, f"v{offset}", LATE_MS, None, None, 1) for offset in (7, 10, 9)]
-    judged, ledger = spark.createDataFrame([(*row, MISSED, "a", "b")], _JUDGED), spark.createDataFrame(late, _LATE)
-    nothing = spark.createDataFrame([], UNREAD_SCHEMA)
+    judged, ledger = framed(database, [(*row, MISSED, "a", "b")], _JUDGED), framed(database, late, _LATE)
+    nothing = no_rows(database, UNREAD_SCHEMA)
     [every] = grace_misses(judged, ledger, nothing, topology)
     assert (every.late_records, every.late) == (3, ("views-0@7 +1 ms", "views-0@9 +1 ms", "views-0@10 +1 ms"))
     named = replace(every, late_records=1, late=("views-0@9 +1 ms", "views-0@9 +3 ms"))
@@ -294,8 +294,8 @@ def test_what_left_a_join_alone_in_one_night_is_taken_back_once_in_the_night_tha
         findings = stage.audit().findings
         assert (findings.outcome, findings.seed.run is None) == ("match", night == "alone")
         assert {(one.sink, one.origin, one.late[0]) for one in findings.misses} == expected.get(night, set()), night
-        due = corrections_due(spark, stage.tables, topology)
-        CarryingOut(session=spark, settings=stage.settings, due=due).run()
+        due = corrections_due(stage.tables, topology)
+        CarryingOut(settings=stage.settings, due=due).run()
     whole = stage.audit(from_the_beginning=True).findings
     assert (whole.outcome, whole.misses) == ("match", ())
     assert whole.counts["completeness repaired"] == findings.counts["completeness repaired"] == 6
@@ -314,8 +314,8 @@ def test_a_late_record_of_another_night_leaves_the_other_rows_that_share_key_and
         stage.run()
         findings = stage.audit().findings
         assert findings.outcome == "match"
-        due = corrections_due(spark, stage.tables, topology)
-        CarryingOut(session=spark, settings=stage.settings, due=due).run()
+        due = corrections_due(stage.tables, topology)
+        CarryingOut(settings=stage.settings, due=due).run()
     assert not findings.misses
     whole = stage.audit(from_the_beginning=True).findings
     assert (whole.outcome, whole.misses) == ("match", ())

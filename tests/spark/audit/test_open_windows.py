@@ -1,7 +1,5 @@
 """What is open, removed or released at the end of a night is judged by what is known of it in later nights."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +26,7 @@ from recount.declare.windows import session, tumbling
 from recount.kafka.status import status_of
 from recount.profile.embedded_kafka import EmbeddedKafka
 from recount.profile.home import Project
+from recount.recompute.frames.duck_database import Database
 
 SALE = {"item": "pen"}
 
@@ -217,14 +216,18 @@ def test_a_corrected_row_is_let_go_once_it_is_released_and_a_copy_of_its_correct
 
     def followed() -> int:
         """So many claims about corrections the last audit has left."""
-        found = Snapshots(session=spark, tables=desk.tables, stream=topology.name).of(last.findings.audit)
-        return sum(frame.count() for frame in found.part(CORRECTED_PART).values())
+        found = Snapshots(tables=desk.tables, stream=topology.name).of(last.findings.audit)
+        database = Database()
+        try:
+            return sum(frame.number() for frame in found.part(CORRECTED_PART, database).values())
+        finally:
+            database.close()
 
     desk.a_batch(("ann", 0), ("eve", 20), ("ann", 2), ("eve", 21))
     last = desk.audit()
     assert [miss.key for miss in last.findings.misses if miss.complete] == ["ann"]
-    due = corrections_due(spark, desk.tables, topology)
-    assert CarryingOut(session=spark, settings=desk.settings, due=due).run().corrections > 0
+    due = corrections_due(desk.tables, topology)
+    assert CarryingOut(settings=desk.settings, due=due).run().corrections > 0
     corrected = desk.spark.read.format("delta").load(desk.tables.corrections("visits")).collect()
     desk.a_batch(("eve", 140))
     last = desk.audit()

@@ -1,7 +1,5 @@
 """A topology of joins, lookups and sessions is proved; what is tampered with is found; what came late is explained."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -139,7 +137,7 @@ def test_the_audit_of_any_topology_is_repeated_from_its_certificate_and_says_wha
 
 def test_a_dry_run_says_how_many_rows_would_be_corrected_and_corrects_none(nights: Nights) -> None:
     shop = nights.shop
-    backfill_rows(shop.spark, shop.settings, shop.topology, nights.honest.findings.audit, dry_run=True)
+    backfill_rows(shop.settings, shop.topology, nights.honest.findings.audit, dry_run=True)
     said = json.loads(summary_file(shop.settings, shop.topology.name).read_text(encoding="utf-8"))
     assert said == {"audit": nights.tampered.findings.audit, "changes": 3, "unpublished": 0}
     planned = shop.spark.read.format("delta").load(shop.tables.audit(shop.topology.name, PLANS)).collect()

@@ -1,7 +1,5 @@
 """Logs in memory, read in place of Kafka."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +80,7 @@ def recomputed_of(
 def results_of(done: Recomputed) -> list[dict[str, Any]]:
     """The results of its one sink."""
     [found] = done.results.values()
-    return [row.asDict() for row in found.collect()]
+    return found.rows()
 
 
 def order(**fields: Any) -> bytes:

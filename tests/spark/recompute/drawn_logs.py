@@ -1,7 +1,5 @@
 """Long random logs for drawn topologies, and what interpreter and recompute say of them, to be compared."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
@@ -9,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from tests.spark.recompute.graph_logs import Arrival, Log, frames, table_ends
 from tests.unit.engine import wide_values
 from tests.unit.engine.random_flows import TABLES
@@ -24,6 +22,7 @@ from recount.declare.operators.joins import StreamTableJoin
 from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.engine.stage.intake import LATE_SCHEMA
 from recount.recompute.decoding import Limits
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.beginnings import untold
 from recount.recompute.operators.frontiers import BatchEnds
 from recount.recompute.operators.log_tables import TableEnds
@@ -192,7 +191,7 @@ def by_recompute(
                 for identity in _told_of(identities, is_over=is_over)
             },
             late=_bag(done.late, *LATE_SCHEMA),
-            rejected=_letters(map(tuple, done.ledgers["rejected"].select(*_LETTER).collect()), added),
+            rejected=_letters(_bag(done.ledgers["rejected"], *_LETTER).elements(), added),
             fates=_bag(done.ledgers["fates"], "topic", "partition", "offset", "fate") if not added else Counter(),
         )
     finally:
@@ -222,9 +221,9 @@ def one_by_one(drawn: Drawn, log: Log) -> list[BatchEnds]:
     return batches
 
 
-def _rows_of(frame: DataFrame, identity: Identity) -> Counter[Row]:
+def _rows_of(frame: Frame, identity: Identity) -> Counter[Row]:
     fields, found = identity.written.fields, Counter[Row]()
-    for row in frame.collect():
+    for row in frame.rows():
         window = (row[WINDOW_START], row[WINDOW_END]) if WINDOW_START in fields else None
         value = None if row[IS_NULL] else {name: row[name] for name in fields if name != KEY}
         if value is not None or not identity.is_latest:
@@ -237,5 +236,5 @@ def _letters(rejected: Iterable[Row], added: Mapping[str, int]) -> Counter[Row]:
     return Counter(row for row in rejected if not added or not row[-1].startswith((FUNCTION_RAISED, OUT_OF_RANGE)))
 
 
-def _bag(frame: DataFrame, *names: str) -> Counter[Row]:
-    return Counter(tuple(row) for row in frame.select(*names).collect())
+def _bag(frame: Frame, *names: str) -> Counter[Row]:
+    return Counter(tuple(row.values()) for row in frame.select(*names).rows())

@@ -1,7 +1,5 @@
 """Random logs for the general recompute, many in one run: every log has partitions and keys of its own."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
@@ -9,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from recount.declare.columns import IS_NULL, ORIGIN, RESULT_TIME
 from recount.declare.operators.nodes import KEY
 from recount.declare.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal
 from recount.declare.topics import Topic
 from recount.declare.topology import Topology
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.log_tables import TableEnds
 from recount.recompute.raw_log import HEADERS, SCHEMA, RawLog
 from recount.reference.topology_driver import TopologyDriver
@@ -158,7 +157,7 @@ def interpreted(outputs: Sequence[Any], *, streams: bool, timed: bool) -> Counte
     )
 
 
-def from_spark(frame: DataFrame, key: str, *, streams: bool, timed: bool) -> Counter[Any]:
+def from_spark(frame: Frame, key: str, *, streams: bool, timed: bool) -> Counter[Any]:
     """The same of a recomputed result."""
     fields = [name for name in frame.columns if name not in {KEY, RESULT_TIME, IS_NULL, ORIGIN}]
     return Counter(
@@ -167,6 +166,6 @@ def from_spark(frame: DataFrame, key: str, *, streams: bool, timed: bool) -> Cou
             row[RESULT_TIME] if timed else None,
             *(_told(row[name]) for name in fields if not row[IS_NULL]),
         )
-        for row in frame.collect()
+        for row in frame.rows()
         if streams or not row[IS_NULL]
     )

@@ -1,14 +1,11 @@
 """A log recomputed stretch after stretch with what was carried through Parquet, and what all stretches say together."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -20,6 +17,8 @@ from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START, Node,
 from recount.declare.topology import Topology
 from recount.declare.windows import SessionWindows, SlidingWindows
 from recount.recompute.decoding import Limits
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_frames import Frame, frame_of
 from recount.recompute.operators.frontiers import BatchEnds
 from recount.recompute.operators.log_tables import TableEnds
 from recount.recompute.operators.recomputed import Recomputed, recomputed
@@ -60,12 +59,13 @@ class ParquetFrames:
     folder: Path
     lost: str | None = None
 
-    def read(self, name: str) -> pa.Table | None:
+    def read(self, name: str, database: Database) -> Frame | None:
         path = self.folder / name
         if not path.exists():
             return None
         rows = pq.read_table(path)
-        return rows.slice(0, 0) if self.lost is not None and name.endswith(self.lost) else rows
+        rows = rows.slice(0, 0) if self.lost is not None and name.endswith(self.lost) else rows
+        return frame_of(database, [rows], rows.schema)
 
 
 def whole(session: SparkSession, one: Stretched) -> Told:
@@ -150,13 +150,13 @@ def _said(one: Stretched, done: Recomputed) -> Said:
     results = done.results if one.lateness else {**done.results, **done.again}
     rows, taken_back = (
         {
-            identity.written.topic.name: [_told(row, identity) for row in frames[identity.written].collect()]
+            identity.written.topic.name: [_told(row, identity) for row in frames[identity.written].rows()]
             for identity in one.identities
             if identity.written in frames
         }
         for frames in (results, done.taken_back)
     )
-    sides = {name: [_plain(row) for row in done.ledgers[name].drop("detail").collect()] for name in one.sides}
+    sides = {name: [_plain(row) for row in done.ledgers[name].drop("detail").rows()] for name in one.sides}
     if any(_follows_records(node) for node in one.topology.nodes()):
         sides["late"] = sorted({row[:4] for row in sides["late"]})
     since_ms = {} if one.lateness else {node.topic.name: ms for node, ms in done.again_since_ms.items()}
@@ -179,7 +179,7 @@ def _told(row: Any, identity: Identity) -> tuple[Row, Row]:
 
 
 def _plain(row: Any) -> Row:
-    return tuple(_rounded(value) for value in row)
+    return tuple(_rounded(value) for value in row.values())
 
 
 def _rounded(value: Any) -> Any:

@@ -1,7 +1,5 @@
 """Frames of DuckDB: kept once, within their memory, and the same rows on their way from Spark and back."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
@@ -17,7 +15,7 @@ from recount.recompute.frames import duck_functions as F
 from recount.recompute.frames.duck_columns import ROWS_BEFORE, Window
 from recount.recompute.frames.duck_database import Database, NotComputable
 from recount.recompute.frames.duck_frames import once, union_of
-from recount.recompute.frames.duck_handover import SMALL_BYTES, Handover, Room
+from recount.recompute.frames.duck_handover import Handover
 from recount.recompute.raw_log import RawLog
 from recount.runtime.errors import Terminal
 
@@ -100,25 +98,12 @@ def test_many_rows_that_are_kept_are_compressed_and_their_memory_comes_back(data
 @pytest.fixture
 def handovers(spark: SparkSession, tmp_path: Path) -> Iterator[list[Handover]]:
     """Through this process, and by files."""
-    rooms = [Room(), Room(folder=str(tmp_path / "passing"))]
-    found = [Handover.of(spark, room) for room in rooms]
+    found = [Handover.of(spark), Handover.of(spark, folder=str(tmp_path / "passing"))]
     yield found
     for one in found:
         one.close()
         one.database.close()
     assert list((tmp_path / "passing").iterdir()) == []
-
-
-def test_rows_come_from_spark_and_go_back_as_they_are(spark: SparkSession, handovers: list[Handover]) -> None:
-    columns = "`a.key` string, n long, amount decimal(38, 2), steps array<struct<topic: string, offset: long>>"
-    given = spark.createDataFrame(
-        [(key, n, d, s and [tuple(one.values()) for one in s]) for key, n, d, s in ROWS], columns
-    )
-    for one in handovers:
-        for rows in (given, given.limit(0)):
-            back = one.given(one.taken(rows))
-            assert back.dtypes == rows.dtypes
-            assert sorted(map(str, back.collect())) == sorted(map(str, rows.collect()))
 
 
 def test_what_tasks_make_of_a_log_is_a_frame_whichever_way_it_came(
@@ -136,11 +121,3 @@ def test_what_tasks_make_of_a_log_is_a_frame_whichever_way_it_came(
         assert found.where(F.col("n") > 1).select("n").rows() == [{"n": 2}]
         nothing = RawLog(frame=given.limit(0))
         assert one.passed(nothing, given.schema).is_empty()
-
-
-def test_many_rows_go_back_by_a_file(spark: SparkSession, handovers: list[Handover]) -> None:
-    by_file = handovers[1]
-    many = by_file.taken(spark.range(SMALL_BYTES // 4))
-    back = by_file.given(many)
-    assert len(back.inputFiles()) == 1
-    assert (back.count(), back.agg({"id": "sum"}).first()[0]) == (SMALL_BYTES // 4, sum(range(SMALL_BYTES // 4)))  # type: ignore[index]

@@ -1,7 +1,5 @@
 """The general recompute is the interpreter: every operator, on many random logs at once."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,6 +48,7 @@ from recount.declare.operators.processing import KeyState
 from recount.declare.schema import LONG, STRING
 from recount.declare.topology import Topology, stream, table
 from recount.declare.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.frontiers import BatchEnds
 from recount.recompute.operators.log_order import NotRecomputable
 from recount.recompute.operators.recomputed import recomputed
@@ -449,9 +448,13 @@ def by_the_recompute(spark: SparkSession, cases: Sequence[Case], **options: Any)
             )
             for number, case in enumerate(cases)
         }
-        return found, Counter(map(tuple, done.late.collect())), Counter(map(tuple, done.ledgers["fates"].collect()))
+        return found, _bag(done.late), _bag(done.ledgers["fates"])
     finally:
         done.release()
+
+
+def _bag(frame: Frame) -> Counter[Any]:
+    return Counter(tuple(row.values()) for row in frame.rows())
 
 
 def by_the_interpreter(cases: Sequence[Case], logs: Sequence[Log]) -> Bags:
@@ -548,10 +551,10 @@ def test_item_1_7_what_came_after_a_record_had_looked_up_is_not_found_but_named(
     raw = frames(spark, [log], ["events", "users"])
     done, complete = (recomputed(spark, topology, raw, lateness=lateness, **options) for lateness in (True, False))
     assert expected.value is not None and expected.value["tier"] == ("tin" if grace is None else "gold")
-    assert [row["tier"] for row in done.result("out").collect()] == [expected.value["tier"]]
-    assert [row["tier"] for row in complete.result("out").collect()] == ["late"]
-    assert [(row["topic"], row["offset"], row["event_offset"]) for row in done.unread.collect()] == [("users", 3, 0)]
-    assert complete.unread.isEmpty()
+    assert [row["tier"] for row in done.result("out").rows()] == [expected.value["tier"]]
+    assert [row["tier"] for row in complete.result("out").rows()] == ["late"]
+    assert [(row["topic"], row["offset"], row["event_offset"]) for row in done.unread.rows()] == [("users", 3, 0)]
+    assert complete.unread.is_empty()
 
 
 @pytest.mark.parametrize(("batch", "tier"), [(2, "tin"), (3, "gold")])
@@ -566,8 +569,8 @@ def test_a_pair_looks_up_what_had_been_read_with_the_later_of_its_records(
     topology = Topology(name="law", sinks=[pairs.left_join_table(users()).to(OUT)])
     raw = frames(spark, [log], ["events", "others", "users"])
     done = recomputed(spark, topology, raw, table_ends=table_ends([log]), batches=one_by_one(log, list(raw)))
-    assert [row["tier"] for row in done.result("out").collect()] == [tier]
-    named = [(row["offset"], row["event_topic"], row["event_offset"]) for row in done.unread.collect()]
+    assert [row["tier"] for row in done.result("out").rows()] == [tier]
+    named = [(row["offset"], row["event_topic"], row["event_offset"]) for row in done.unread.rows()]
     assert named == ([(1, "events", 0)] if tier == "tin" else [])
 
 
@@ -583,7 +586,7 @@ def test_what_left_while_a_partition_was_idle_makes_its_record_late(
     batches[0], batches[2] = replace(batches[0], awake=both), replace(batches[2], awake=idle)
     topology = Topology(name="law", sinks=[stream(EVENTS).in_order(grace="5 ms").to(OUT)])
     done = recomputed(spark, topology, frames(spark, [log], ["events"]), batches=batches)
-    assert [(row["stream_time_ms"], row["margin_ms"]) for row in done.late.collect()] == [(60, 0)] * late
+    assert [(row["stream_time_ms"], row["margin_ms"]) for row in done.late.rows()] == [(60, 0)] * late
 
 
 HISTORY = [
@@ -613,9 +616,9 @@ def test_what_comes_from_a_partition_that_was_idle_looks_back_from_where_the_oth
     raw = frames(spark, [log], ["events", "users"])
     for lateness in (True, False):
         done = recomputed(spark, topology, raw, lateness=lateness, **options)
-        found = {row[RESULT_TIME]: row["tier"] for row in done.result("out").collect()}
+        found = {row[RESULT_TIME]: row["tier"] for row in done.result("out").rows()}
         assert found[2] == tier
-        named = [(row["timestamp_ms"], row["stream_time_ms"], row["margin_ms"]) for row in done.late.collect()]
+        named = [(row["timestamp_ms"], row["stream_time_ms"], row["margin_ms"]) for row in done.late.rows()]
         is_late = lateness and history is not None and rows != "pairs"
         assert named == ([(2, 60, 60 - int(history.split()[0]) - 2 - 1)] if is_late else [])  # type: ignore[union-attr]
 
@@ -632,8 +635,8 @@ def test_what_has_won_stays_the_first_when_a_partition_that_was_idle_brings_an_e
     raw = frames(spark, [log], ["events"])
     for told, winner in ((batches, 60), (None, 58)):
         done = recomputed(spark, topology, raw, batches=told)
-        assert [row[RESULT_TIME] for row in done.result("out").where("who = 'a'").collect()] == [winner]
-        named = {(row["partition"], row["offset"], row["event_partition"]) for row in done.unread.collect()}
+        assert [row[RESULT_TIME] for row in done.result("out").rows() if row["who"] == "a"] == [winner]
+        named = {(row["partition"], row["offset"], row["event_partition"]) for row in done.unread.rows()}
         assert named == ({(1, 1, 0), (1, 1, 1)} if told else set())
 
 
@@ -661,7 +664,7 @@ def test_what_left_alone_stays_when_a_partition_that_was_idle_brings_its_partner
     options: Any = {"streams": True, "timed": True}
     truth, whole = (from_spark(one.result("out"), KEY, **options) for one in (done, complete))
     assert truth == interpreted(driver.outputs("out"), **options)
-    unread, late = done.unread.count(), done.late.count()
+    unread, late = done.unread.number(), done.late.number()
     assert unread, "a row has left alone before its partner came"
     assert unread == (truth - whole).total() or (late and unread < (truth - whole).total())
 
@@ -706,7 +709,7 @@ def test_a_first_of_results_of_windows_is_told_by_the_frontier_alone(spark: Spar
     flow = windowed(tumbling("10 ms", grace="0 ms")).deduplicate("by", horizon="50 ms")
     topology = Topology(name="law", sinks=[flow.to(OUT)])
     done = recomputed(spark, topology, frames(spark, [log], ["events"]), batches=one_by_one(log, ["events"]))
-    assert [(row["by"], row[RESULT_TIME]) for row in done.result("out").collect()] == [("a", 1)]
+    assert [(row["by"], row[RESULT_TIME]) for row in done.result("out").rows()] == [("a", 1)]
 
 
 @pytest.mark.parametrize(
@@ -733,7 +736,7 @@ def test_functions_below_added_sinks_have_set_nothing_aside_before_these_began(s
     raw = frames(spark, [log], ["events"])
     for done, letters in ({"new": 2}, [2, 3]), ({"new": 0}, [0, 1, 2, 3]):
         found = recomputed(spark, topology, raw, batches=batches, done_before=done).ledgers["rejected"]
-        assert sorted(row["offset"] for row in found.collect()) == letters
+        assert sorted(row["offset"] for row in found.rows()) == letters
 
 
 def test_a_record_that_an_operator_holds_at_the_cut_waits(spark: SparkSession) -> None:
@@ -741,7 +744,7 @@ def test_a_record_that_an_operator_holds_at_the_cut_waits(spark: SparkSession) -
     for flow in stream(EVENTS).in_order(grace="50 ms"), stream(EVENTS).deduplicate("n", horizon="50 ms"):
         topology = Topology(name="law", sinks=[flow.to(OUT)])
         done = recomputed(spark, topology, frames(spark, [log], ["events"]), batches=one_by_one(log, ["events"]))
-        assert [row["fate"] for row in done.ledgers["fates"].orderBy("offset").collect()] == [
+        assert [row["fate"] for row in done.ledgers["fates"].sorted_by("offset").rows()] == [
             "counted",
             "counted",
             "waiting",

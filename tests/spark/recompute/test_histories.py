@@ -1,7 +1,5 @@
 """What a recompute carries of tables is what its lookups can still ask for, and enough of it."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -127,7 +125,7 @@ def test_a_version_stays_while_a_record_that_is_looked_up_again_had_not_read_wha
         look_back_ms=100,
     )
     [again] = done.again.values()
-    tiers = {row[RESULT_TIME]: row["tier"] for row in again.collect()}
+    tiers = {row[RESULT_TIME]: row["tier"] for row in again.rows()}
     assert tiers == {
         **({25: "tin", 26: "gold"} if lateness else {25: "iron", 26: "iron"}),
         27: "iron",

@@ -1,7 +1,5 @@
 """The recompute by hand, and beside the interpreter on random logs."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal, localcontext
@@ -60,7 +58,7 @@ def test_a_record_is_late_by_the_stream_time_of_its_own_partition_at_its_own_off
 
     expected = told(results_of(done), "region", WINDOW_START, "orders", "sum")
     assert expected == [("EU", 0, 3, Decimal("0.30")), ("EU", 10_000, 2, Decimal("0.20"))]
-    late = done.late.collect()
+    late = done.late.rows()
     assert told(late, "partition", "offset", WINDOW_START, "margin_ms") == [(0, 4, 0, 0)]
     whole = recomputed_of(spark, revenue(tumbling("10 s", grace="3 s")), log, lateness=False)
     complete = [row for row in results_of(whole) if row[WINDOW_START] == 0]
@@ -86,7 +84,7 @@ def test_bad_records_and_null_keys_have_a_fate_and_do_not_advance_stream_time(sp
     assert fates == {"counted": 2, "null key": 1, "dead-lettered": 5}
     [sink] = done.results
     assert done.latest_ms(sink.input) == {("orders", 0): 80_000}
-    assert told(done.ledgers["rejected"].collect(), "offset", "reason") == [
+    assert told(done.ledgers["rejected"].rows(), "offset", "reason") == [
         (1, "undecodable"),
         (2, "schema"),
         (4, "negative-timestamp"),
@@ -121,7 +119,7 @@ def test_fields_can_have_any_name_the_recompute_has_for_its_own_columns(
     done = recomputed_of(spark, topology, log)
 
     assert told(results_of(done), key, "n", "most") == [(odd[key], 2, "f")]
-    assert told(done.ledgers["rejected"].collect(), "partition", "offset", "reason") == [(0, 1, "undecodable")]
+    assert told(done.ledgers["rejected"].rows(), "partition", "offset", "reason") == [(0, 1, "undecodable")]
     done.release()
 
 
@@ -223,5 +221,5 @@ def test_a_sum_of_longs_beyond_64_bits_is_refused_under_any_names(spark: SparkSe
     log = MemoryLog([LogRecord(partition=0, timestamp_ms=at, value=text.encode()) for at in (1, 2)])
     done = recomputed_of(spark, topology, log)
     with pytest.raises(NotComputable, match="more than 64 bits"):
-        done.result("out").collect()
+        done.result("out").rows()
     done.release()

@@ -1,7 +1,5 @@
 """Sessions that left in one stretch of a log and change in the next: in sinks, and in what is made of them below."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -102,7 +100,7 @@ def test_without_lateness_what_is_out_of_reach_is_beyond_the_look_back(spark: Sp
         done = recomputed(
             spark, one.topology, logs, lateness=False, batches=one.batches[first:last], carried=carried, look_back_ms=0
         )
-        found += [row["timestamp_ms"] for row in done.ledgers["beyond"].collect()]
+        found += [row["timestamp_ms"] for row in done.ledgers["beyond"].rows()]
         if carried is None:
             for name, frame in done.kept().items():
                 pq.write_table(frame.arrow(), tmp_path / name)

@@ -1,19 +1,18 @@
 """Every declared stream can be recomputed as its audit does it, and the recompute is the interpreter."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from tests.spark.recompute.graph_logs import from_spark, interpreted
 from tests.unit.topologies.shop_log import CLOSING, CLOSING_MS, PARTITIONS, Arrival, shop_log, topics_of
 
 from recount.audit.compare.identity import identity_of
 from recount.declare.registry import declared
 from recount.declare.topology import Topology
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.recomputed import recomputed
 from recount.recompute.raw_log import SCHEMA, RawLog
 from recount.reference.topology_driver import TopologyDriver
@@ -69,5 +68,5 @@ def test_streams_are_recomputed_as_the_interpreter_has_them(spark: SparkSession,
         found.release()
 
 
-def fates_of(frame: DataFrame) -> Counter[Any]:
-    return Counter((row["topic"], row["partition"], row["offset"], row["fate"]) for row in frame.collect())
+def fates_of(frame: Frame) -> Counter[Any]:
+    return Counter((row["topic"], row["partition"], row["offset"], row["fate"]) for row in frame.rows())

@@ -1,12 +1,10 @@
 """Late records are followed to the rows that they change, through every operator, and to no row of another log."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from tests.spark.recompute.graph_logs import EVENTS, OUT, PARTITIONS, Arrival, frames
 from tests.spark.recompute.test_graph import CASES, END_MS, Case
 
@@ -16,6 +14,7 @@ from recount.certificate.finding import Difference
 from recount.declare.columns import IS_NULL, ORIGIN
 from recount.declare.operators.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.declare.topology import Topology, stream
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.recomputed import recomputed
 from recount.recompute.operators.tracing import RECORD, Tracing
 
@@ -32,7 +31,7 @@ def test_a_row_that_lateness_changes_is_reached_by_a_late_record_and_by_none_of_
     try:
         late = truth.late.select("topic", "partition", "offset").distinct()
         [sink] = topology.sinks
-        reached = Tracing(sides=(truth, complete), records=late).results(sink).collect()
+        reached = Tracing(sides=(truth, complete), records=late).results(sink).rows()
         key = case.flow.node.key
         there, instead = (rows_of(one.result("out"), key) for one in (truth, complete))
         changed = {row[0] for row in (there - instead) | (instead - there)}
@@ -46,13 +45,12 @@ def test_a_row_that_lateness_changes_is_reached_by_a_late_record_and_by_none_of_
 
 
 def identity(row: Any, key: str) -> tuple[Any, ...]:
-    said = row.asDict()
-    return said[key], said.get(WINDOW_START), said.get(WINDOW_END), said[ORIGIN]
+    return row[key], row.get(WINDOW_START), row.get(WINDOW_END), row[ORIGIN]
 
 
-def rows_of(found: DataFrame, key: str) -> Counter[Any]:
+def rows_of(found: Frame, key: str) -> Counter[Any]:
     """Each row with what tells it apart; a deletion is no row."""
-    return Counter((identity(row, key), str(row)) for row in found.collect() if not row[IS_NULL])
+    return Counter((identity(row, key), str(row)) for row in found.rows() if not row[IS_NULL])
 
 
 FIRSTS = Topology(name="firsts", sinks=[stream(EVENTS).deduplicate(KEY, horizon="1 h").select("n").to(OUT)])

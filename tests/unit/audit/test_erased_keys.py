@@ -1,7 +1,5 @@
 """An erasure, or an order to set a record aside, counts where one who may sign has signed it; all else is named."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -149,7 +147,7 @@ def test_a_snapshot_must_be_what_erasures_left_one_after_the_other(settings: Set
 
 
 def test_what_the_next_audit_goes_on_from_must_be_what_was_signed(settings: Settings) -> None:
-    store, left = AuditStore(None, Tables(settings.data), "revenue"), run("night-3")
+    store, left = AuditStore(Tables(settings.data), "revenue"), run("night-3")
     store.complete(left)
     noted(settings, replace(DONE, run_sha256=run_sha256(store.document_of("night-3"))))
     erased = ErasedKeys.of(settings, "revenue")

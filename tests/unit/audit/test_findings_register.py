@@ -1,7 +1,5 @@
 """Item 1.1: what audits found is read back from their tables, certificates and acceptances."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,7 +43,7 @@ class Nights:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.store = AuditStore(None, Tables(self.settings.data), STREAM)
+        self.store = AuditStore(Tables(self.settings.data), STREAM)
         self.last: Run | None = None
 
     def audit(

@@ -1,7 +1,5 @@
 """A changed declaration is noticed; batches are judged by their own, and a release counts as its certificate says."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -205,7 +203,7 @@ NIGHT = a_run("night-1", batch=3, frontier_ms=900)
 
 def counted(settings: Settings, row: Released | None, certificate: dict[str, Any] | None) -> Released | None:
     """What the one audit has released whose row and certificate say so."""
-    AuditStore(None, Tables(settings.data), "revenue").complete(replace(NIGHT, released=row))
+    AuditStore(Tables(settings.data), "revenue").complete(replace(NIGHT, released=row))
     if certificate is not None:
         certify(Path(settings.reports), {**findings("night-1"), **certificate})
     [run] = certified_runs(settings, "revenue")

@@ -1,7 +1,5 @@
 """What audits leave for the next: where another begins, how long rows and snapshots stay, what is vouched for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -56,7 +54,7 @@ def tables(tmp_path: Path) -> Tables:
 
 @pytest.fixture
 def store(tables: Tables) -> AuditStore:
-    return AuditStore(None, tables, "clicks")  # type: ignore[arg-type]  # no Spark takes part
+    return AuditStore(tables, "clicks")  # type: ignore[arg-type]  # no Spark takes part
 
 
 def audited(store: AuditStore, audit: str, batch: int, end: int, checkpoint_id: str = "c") -> None:
@@ -116,7 +114,7 @@ def snapshots_after(store: AuditStore, tables: Tables, killed: Sequence[str], au
     for audit in (*killed, *audits):
         store.put_rows(SNAPSHOTS, audit, SNAPSHOT)
         if audit not in killed:
-            Snapshots(session=None, tables=tables, stream="clicks").keep_newest(audit, 3)  # type: ignore[arg-type]
+            Snapshots(tables=tables, stream="clicks").keep_newest(audit, 3)  # type: ignore[arg-type]
             store.complete(a_run(audit, finished_ms=store.next_ms()))
     return {one[AUDIT] for one in DeltaTable(tables.audit("clicks", SNAPSHOTS)).partitions()}
 
@@ -224,7 +222,7 @@ REGIONS = pl.DataFrame({"region": ["EU", "US"], "orders": [5, 2]})
 
 def left_by(settings: Settings, audit: str) -> tuple[LeftForBackfills, Run]:
     """What ``audit`` has left for a backfill, and the audit, with its certificate."""
-    store = AuditStore(None, Tables(settings.data), STREAM)
+    store = AuditStore(Tables(settings.data), STREAM)
     store.put_rows(CORRECTIONS, audit, REGIONS)
     sums = (corrections_kept(store, audit),)
     certify(Path(settings.reports), {**findings(audit), "built_on": [asdict(one) for one in sums]})
@@ -237,7 +235,7 @@ def test_rows_for_a_backfill_that_somebody_wrote_to_are_refused_until_they_are_r
     left.require_unaltered(run)
     table = DeltaTable(Tables(settings.data).audit(STREAM, CORRECTIONS))
     table.update(predicate="region = 'EU'", updates={"orders": "1005"})
-    forged = replace(run, built_on=(corrections_kept(AuditStore(None, Tables(settings.data), STREAM), "night-1"),))
+    forged = replace(run, built_on=(corrections_kept(AuditStore(Tables(settings.data), STREAM), "night-1"),))
     for row in (run, forged):
         with pytest.raises(Terminal, match="is not what they left"):
             left.require_unaltered(row)

@@ -1,7 +1,5 @@
 """`recount erase` says what it found, what hinders it and what stays, and changes nothing where something does."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,8 +117,7 @@ def test_all_audited_readers_of_an_archive_that_has_the_key_take_part(settings: 
 
 
 def test_the_next_backfill_goes_on_behind_one_whose_rows_were_erased(tmp_path: Path) -> None:
-    none: object = None
-    tables = CorrectionTables(session=none, tables=Tables(str(tmp_path)), topology=NOTES)  # type: ignore[arg-type]
+    tables = CorrectionTables(tables=Tables(str(tmp_path)), topology=NOTES)
     assert (tables.next_number(0), tables.next_number(2, erased=2)) == (0, 2)
     with pytest.raises(Terminal, match="older than Kafka"):
         tables.next_number(2, erased=1)

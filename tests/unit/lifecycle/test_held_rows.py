@@ -1,7 +1,5 @@
 """Streams that can forget a key, and the rows of it that are found, removed and left; others are refused by name."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -215,7 +213,7 @@ FIRSTS = frame("truth", IDS, {"key": ["zoe", "zoe", "noah", None], "c1": [1, 2, 
 
 def handed_on(tables: Tables, audit: str, *frames: Frame) -> HandedOn:
     rows = pl.DataFrame([row for one in frames for row in one], COLUMNS, orient="row")
-    AuditStore(None, tables, "notes").put_rows(SNAPSHOTS, audit, rows)
+    AuditStore(tables, "notes").put_rows(SNAPSHOTS, audit, rows)
     return HandedOn(tables=tables, stream="notes", audit=audit)
 
 

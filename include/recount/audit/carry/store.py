@@ -14,15 +14,16 @@ from typing import Any
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties, write_deltalake
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from recount.audit.carry.delta_frames import delta_frame, purge
+from recount.audit.carry.delta_frames import purge
 from recount.audit.cut.audited_ledger import Ledger, Order
 from recount.audit.integrity.table_checksums import LeftRows, TableChecksums
 from recount.certificate.finding import Difference, GraceMiss, PartitionAccount, difference_from
 from recount.declare.columns import AUDIT
+from recount.recompute.frames.duck_frames import Frame
 from recount.runtime.errors import Terminal
 from recount.runtime.times import clock_ms
 from recount.tables.batch_proofs import MISSES, RUNS
@@ -107,9 +108,7 @@ NOTHING = Seed(run=None, stream_times={})
 class AuditStore:
     """The tables below ``audits/<stream>``."""
 
-    def __init__(self, session: SparkSession | None, tables: Tables, stream: str) -> None:
-        """``session`` None: whatever needs Spark takes the active one."""
-        self._session = session
+    def __init__(self, tables: Tables, stream: str) -> None:
         self._tables = tables
         self._stream = stream
 
@@ -235,13 +234,8 @@ class AuditStore:
         """The grace misses that ``audit`` found."""
         return [GraceMiss(**{**row, "late": tuple(row["late"])}) for row in self._rows(MISSES, audit)]
 
-    def read(self, name: str, audits: Sequence[str]) -> DataFrame:
-        """The rows of ``audits`` in the table ``name``, which must exist."""
-        rows = delta_frame(self._session or SparkSession.active(), self._tables.audit(self._stream, name))
-        return rows.where(F.col(AUDIT).isin(list(audits)))
-
     def rows(self, name: str, audits: Sequence[str]) -> pl.LazyFrame:
-        """The same, to be read without Spark."""
+        """The rows of ``audits`` in the table ``name``, which must exist."""
         return pl.scan_delta(self._tables.audit(self._stream, name)).filter(pl.col(AUDIT).is_in(list(audits)))
 
     def has(self, name: str, audit: str) -> bool:
@@ -249,36 +243,41 @@ class AuditStore:
         path = self._tables.audit(self._stream, name)
         return DeltaTable.is_deltatable(path) and any(one[AUDIT] == audit for one in DeltaTable(path).partitions())
 
-    def put(self, name: str, audit: str, rows: DataFrame, *, few: bool = False) -> None:
-        """Make ``rows`` those of ``audit``: an audit that is tried again replaces what its first try left.
+    def put(self, name: str, audit: str, rows: Frame) -> None:
+        """Make ``rows`` those of ``audit``: an audit that is tried again replaces what its first try left."""
+        schema = to_arrow_schema(rows.schema)
+        batches = (one for batch in rows.batches() for one in pa.table(batch).cast(schema).to_batches())
+        self.put_batches(name, audit, batches, schema)
 
-        ``few`` go through this process: a commit by Spark takes most of a second, whatever is in it.
-        """
-        if few:
-            self.put_rows(name, audit, pl.DataFrame(pl.from_arrow(rows.toArrow())))
-            return
-        path = self._tables.audit(self._stream, name)
-        mine = rows.withColumn(AUDIT, F.lit(audit)).coalesce(1)
-        writer = mine.write.format("delta").mode("overwrite").partitionBy(AUDIT).option("mergeSchema", "true")
-        writer.option("replaceWhere", f"{AUDIT} = '{audit}'").save(path)
-
-    def put_rows(
-        self, name: str, audit: str, rows: pl.DataFrame, *, part: int = 0, writer: WriterProperties = _AS_USUAL
+    def put_batches(
+        self,
+        name: str,
+        audit: str,
+        batches: Iterable[pa.RecordBatch],
+        schema: pa.Schema,
+        writer: WriterProperties = _AS_USUAL,
     ) -> None:
-        """The same without Spark, which would take a second over few rows; parts after the first come beside it."""
-        table = _with_checkpoints(self._tables.audit(self._stream, name))
-        mine = rows.with_columns(pl.lit(audit).alias(AUDIT))
-        if part:
-            write_deltalake(table, mine, mode="append", writer_properties=writer)
-            return
+        """The same of ``batches`` with ``schema``, which are never in memory all at once."""
+        mine = schema.append(pa.field(AUDIT, pa.string()))
+        marked = (batch.append_column(AUDIT, pa.array([audit] * batch.num_rows, pa.string())) for batch in batches)
+        self._replace(name, audit, pa.RecordBatchReader.from_batches(mine, marked), writer)
+
+    def put_rows(self, name: str, audit: str, rows: pl.DataFrame) -> None:
+        """The same of few rows."""
+        self._replace(name, audit, rows.with_columns(pl.lit(audit).alias(AUDIT)), _AS_USUAL)
+
+    def _replace(
+        self, name: str, audit: str, rows: pl.DataFrame | pa.RecordBatchReader, writer: WriterProperties
+    ) -> None:
         write_deltalake(
-            table,
-            mine,
+            _with_checkpoints(self._tables.audit(self._stream, name)),
+            rows,
             mode="overwrite",
             predicate=f"{AUDIT} = '{audit}'",
             partition_by=[AUDIT],
             schema_mode="merge",
             configuration=_CHECKPOINTS,
+            writer_properties=writer,
         )
 
     def put_findings(

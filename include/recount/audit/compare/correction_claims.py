@@ -6,20 +6,16 @@ sinks' topics from where no audit has read yet: so what was read of corrections 
 the retention of its table. A correction that comes to the topic after that was read before, and is a copy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from typing import Any
 
 import polars as pl
 from deltalake import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from recount.audit.carry.delta_frames import delta_frame
-from recount.audit.compare.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS_NULL, REVISION, ROW, SIDE, plain_decimals
+from recount.audit.carry.delta_frames import frame_at
+from recount.audit.compare.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS_NULL, REVISION, ROW, SIDE, entry_type
 from recount.audit.compare.fidelity import ALTERED, DUPLICATED, EXPIRED, EXTRA, LOST, MATCH, PLACES
 from recount.audit.compare.identity import Identity
 from recount.audit.compare.published import DELTA, KAFKA, is_after
@@ -40,8 +36,12 @@ from recount.audit.cut.audited_ledger import Order
 from recount.audit.explain.completeness import COMPLETENESS, CORRECTION, KEPT, MISSED, REPAIRED
 from recount.certificate.finding import Difference
 from recount.declare.columns import BACKFILL, BACKFILL_NUMBER, BATCH, GENERATION
+from recount.declare.output import encode_value
 from recount.declare.topology import Topology
-from recount.recompute.raw_log import once
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_frames import Frame, once, union_of
 from recount.tables.places import Tables
 
 COMPLETE_ROWS = "complete_rows"
@@ -54,7 +54,7 @@ LATER_BATCH = "later_batch"
 """Of a claim about a correction: it was made of batches after the cut."""
 _AGAIN = "__again"
 _CLAIMED = (*IDENTITY, ENTRY, REVISION, EVIDENCE, SIDE, LATER_BATCH)
-_ID, _OF, _NEWEST, _ALL = "__id", "__of", "__newest", "__corrections"
+_NEWEST, _ALL = "__newest", "__corrections"
 _ABOUT = [BACKFILL_NUMBER, BACKFILL, GENERATION, BATCH]
 
 
@@ -63,7 +63,7 @@ class KnownCorrections:
     """Corrections of a table: ``backfills`` that the audit before had judged, and ``claims`` it kept (``to_keep``)."""
 
     backfills: int
-    claims: DataFrame | None
+    claims: Frame | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,21 +74,21 @@ class Corrections:
     yet: nobody reads it on Kafka, and the next audit judges it.
     """
 
-    session: SparkSession
+    database: Database
     tables: Tables
     cut: Order
     backfills: Sequence[str]
     known: Mapping[str, KnownCorrections]
-    _claims: dict[Identity, DataFrame] = field(default_factory=dict)
+    _claims: dict[Identity, Frame] = field(default_factory=dict)
 
     def judged(
         self,
-        judged: DataFrame,
-        claims: DataFrame,
+        judged: Frame,
+        claims: Frame,
         identity: Identity,
-        published: DataFrame | None,
+        published: Frame | None,
         kept_since_ms: int,
-    ) -> DataFrame:
+    ) -> Frame:
         """``judged`` rows of a sink with their corrections counted in, and those of which there are corrections only.
 
         ``claims`` are those of which the rows were made, ``published`` the corrections that are new on Kafka. Takes
@@ -96,178 +96,185 @@ class Corrections:
         ``CORRECTED``.
         """
         if self._is_quiet(identity, published):
-            return uncorrected(judged)
+            return uncorrected(judged, identity)
         rows = self._corrections(identity)
         lined_up = self._lined_up(identity, published, rows, claims)
         if lined_up is None:
-            return uncorrected(judged)
+            return uncorrected(judged, identity)
         return with_corrections(judged, lined_up, self._written(identity, rows), identity, kept_since_ms)
 
-    def to_keep(self, judged: DataFrame, identity: Identity) -> DataFrame | None:
+    def to_keep(self, judged: Frame, identity: Identity) -> Frame | None:
         """Return what the next audit needs: all that Kafka has of rows that are not let go, and what it judges again.
 
         A row of ``judged`` is let go where all is well and nobody asks any more what readers see of it.
         """
         if identity not in self._claims:
             return self._known(identity).claims
-        claims = self._claims[identity].drop(_AGAIN).withColumn(_ID, _id())
-        is_wrong = F.col(CORRECTION).isNotNull() | (F.col(COMPLETENESS) == MISSED)
-        wrong = judged.where(is_wrong).select(_id().alias(_ID))
-        let_go = judged.where(~is_wrong & (F.col(COMPLETENESS) == KEPT)).select(_id().alias(_ID))
-        again = claims.where(LATER_BATCH).select(_ID).unionByName(wrong).distinct().withColumn(_AGAIN, F.lit(True))
-        told = claims.join(again, _ID, "left").withColumn(_AGAIN, F.coalesce(_AGAIN, F.lit(False)))
-        on_kafka = told.where((F.col(SIDE) == KAFKA) & ~F.col(_AGAIN)).join(let_go, _ID, "left_anti")
-        return told.where(_AGAIN).unionByName(on_kafka.select(*told.columns)).select(*_CLAIMED, _AGAIN)
+        claims = self._claims[identity].drop(_AGAIN)
+        is_wrong = F.col(CORRECTION).is_not_null() | (F.col(COMPLETENESS) == MISSED)
+        wrong = judged.where(is_wrong).select(*IDENTITY)
+        let_go = judged.where(~is_wrong & (F.col(COMPLETENESS) == KEPT)).select(*IDENTITY)
+        again = claims.where(LATER_BATCH).select(*IDENTITY).union(wrong).distinct().with_column(_AGAIN, F.lit(True))
+        told = claims.join(again, IDENTITY, "left", nulls_fit=True)
+        told = told.with_column(_AGAIN, F.coalesce(_AGAIN, F.lit(False)))
+        on_kafka = told.where((F.col(SIDE) == KAFKA) & ~F.col(_AGAIN))
+        on_kafka = on_kafka.join(let_go, IDENTITY, "left_anti", nulls_fit=True)
+        return told.where(_AGAIN).union(on_kafka).select(*_CLAIMED, _AGAIN)
 
-    def _lined_up(
-        self, identity: Identity, published: DataFrame | None, rows: DataFrame | None, claims: DataFrame
-    ) -> DataFrame | None:
+    def _lined_up(self, identity: Identity, published: Frame | None, rows: Frame | None, claims: Frame) -> Frame | None:
         """All that anybody says of the corrections that are to be judged; None where nobody says anything."""
         known = self._known(identity)
-        found = [] if published is None else [published.withColumns({LATER_BATCH: F.lit(False), _AGAIN: F.lit(True)})]
+        found = [] if published is None else [published.with_columns({LATER_BATCH: F.lit(False), _AGAIN: F.lit(True)})]
         if known.claims is not None:
             found.append(known.claims.where(F.col(SIDE) == KAFKA))
         if rows is not None:
-            is_new = F.coalesce(F.col(WRITTEN_AT)["number"] >= known.backfills, F.lit(True))
-            found.append(rows.withColumn(_AGAIN, is_new))
+            is_new = F.coalesce(F.col(WRITTEN_AT).part("number") >= known.backfills, F.lit(True))
+            found.append(rows.with_column(_AGAIN, is_new))
         if rows is not None and known.claims is not None and published is not None:
             of_old = _of_old(rows.where(~is_new), published, known.claims)
-            found.append(of_old.withColumn(_AGAIN, F.lit(False)))
+            found.append(of_old.with_column(_AGAIN, F.lit(False)))
         if not found:
             return None
         told = [one.select(*_CLAIMED, _AGAIN) for one in found]
-        lined_up = self._claims[identity] = once(reduce(DataFrame.unionByName, told))
+        lined_up = self._claims[identity] = once(union_of(told))
         again = [claims, lined_up.where(_AGAIN), *([] if known.claims is None else [known.claims.where(_AGAIN)])]
-        ids = reduce(DataFrame.union, [one.select(_id().alias(_ID)) for one in again]).distinct()
-        return lined_up.withColumn(_ID, _id()).join(ids, _ID, "left_semi").drop(_ID)
+        ids = union_of([one.select(*IDENTITY) for one in again]).distinct()
+        return lined_up.join(ids, IDENTITY, "left_semi", nulls_fit=True)
 
     def _known(self, identity: Identity) -> KnownCorrections:
         return self.known.get(identity.written.table, KnownCorrections(backfills=0, claims=None))
 
-    def _is_quiet(self, identity: Identity, published: DataFrame | None) -> bool:
+    def _is_quiet(self, identity: Identity, published: Frame | None) -> bool:
         """Whether no corrected row is followed any more, and nothing has come since the audit before."""
         known, path = self._known(identity), self.tables.corrections(identity.written.table)
-        if known.claims is None or (published is not None and not published.isEmpty()):
+        if known.claims is None or (published is not None and not published.is_empty()):
             return False
         if DeltaTable.is_deltatable(path):
             numbers = pl.scan_delta(path).select(pl.col(BACKFILL_NUMBER).fill_null(known.backfills).max()).collect()
             newest = numbers.item()
             if newest is not None and newest >= known.backfills:
                 return False
-        return known.claims.isEmpty()
+        return known.claims.is_empty()
 
-    def _corrections(self, identity: Identity) -> DataFrame | None:
+    def _corrections(self, identity: Identity) -> Frame | None:
         """Claims of all corrections that count, with ``LATER_BATCH``; None where there is no table of them."""
         path = self.tables.corrections(identity.written.table)
         if not DeltaTable.is_deltatable(path):
             return None
-        rows = delta_frame(self.session, path).where(F.col(BACKFILL).isin(list(self.backfills)))
+        rows = frame_at(self.database, path, among={BACKFILL: self.backfills})
         return once(of_backfills(rows, identity, **{LATER_BATCH: is_after(self.cut)}))
 
-    def _written(self, identity: Identity, corrections: DataFrame | None) -> DataFrame:
+    def _written(self, identity: Identity, corrections: Frame | None) -> Frame:
         """All that was written up to the cut, by the stream and by backfills."""
-        outputs = delta_frame(self.session, self.tables.output(identity.written.table))
-        written = of_stream(outputs.where(~is_after(self.cut)), identity)
+        outputs = frame_at(self.database, self.tables.output(identity.written.table), up_to=self.cut)
+        written = of_stream(outputs, identity)
         if corrections is None:
             return written
-        return written.unionByName(corrections.where(~F.col(LATER_BATCH)).drop(LATER_BATCH))
+        return written.union(corrections.where(~F.col(LATER_BATCH)).drop(LATER_BATCH))
 
 
-def _of_old(rows: DataFrame, published: DataFrame, known: DataFrame) -> DataFrame:
+def _of_old(rows: Frame, published: Frame, known: Frame) -> Frame:
     """Claims that Kafka has had the corrections ``rows`` before they were ``published`` once more.
 
     Of those whose claims are ``known`` still there are none: they were read by an audit that has let go of them.
     """
-    ids = published.select(_id().alias(_ID))
-    followed = known.where(F.col(SIDE) == KAFKA).select(_id().alias(_ID))
-    old = rows.withColumn(_ID, _id()).join(ids, _ID, "left_semi").join(followed, _ID, "left_anti")
-    return old.select(*rows.columns).withColumn(SIDE, F.lit(KAFKA))
+    ids = published.select(*IDENTITY).distinct()
+    followed = known.where(F.col(SIDE) == KAFKA).select(*IDENTITY).distinct()
+    old = rows.join(ids, IDENTITY, "left_semi", nulls_fit=True)
+    old = old.join(followed, IDENTITY, "left_anti", nulls_fit=True)
+    return old.with_column(SIDE, F.lit(KAFKA))
 
 
-def with_corrections(
-    judged: DataFrame, claims: DataFrame, written: DataFrame, identity: Identity, kept_since_ms: int
-) -> DataFrame:
+def with_corrections(judged: Frame, claims: Frame, written: Frame, identity: Identity, kept_since_ms: int) -> Frame:
     """``judged`` with the ``claims`` about corrections counted in, see ``Corrections.judged``.
 
     ``written`` are claims about what Delta has of these and other rows, with ``WRITTEN_AT``. The topic keeps its
     records since ``kept_since_ms``.
     """
-    per_revision = claims.groupBy(*IDENTITY, REVISION).agg(
-        F.bool_or(LATER_BATCH).alias(LATER_BATCH),
-        *(F.array_sort(F.collect_list(F.when(F.col(SIDE) == place, F.col(ENTRY)))).alias(place) for place in PLACES),
-        F.slice(F.array_sort(F.collect_set(EVIDENCE)), 1, MAX_EVIDENCE).alias(EVIDENCE),
+    per_revision = claims.group_by(*IDENTITY, REVISION).agg(
+        F.any_holds(LATER_BATCH).alias(LATER_BATCH),
+        *(F.sorted_values(F.when(F.col(SIDE) == place, F.col(ENTRY))).alias(place) for place in PLACES),
+        F.part_of_list(F.sorted_list(F.distinct_values(F.col(EVIDENCE))), 1, MAX_EVIDENCE).alias(EVIDENCE),
     )
-    all_there = F.collect_list(F.struct(REVISION, *PLACES, EVIDENCE))
-    mine = per_revision.where(~F.col(LATER_BATCH)).groupBy(*IDENTITY)
-    found = mine.agg(F.max(REVISION).alias(_NEWEST), all_there.alias(_ALL))
-    found = found.select(F.struct(*IDENTITY).alias(_OF), _id().alias(_ID), _NEWEST, _ALL)
-    seen = seen_rows(written.withColumn(_ID, _id()).join(found, _ID, "left_semi"), identity)
-    found = found.join(seen.select(_id().alias(_ID), SEEN, CORRECTED_AT, GOES_ON), _ID, "left")
-    joined = judged.withColumn(_ID, _id()).join(found, _ID, "full_outer").drop(_ID)
-    joined = joined.withColumns({name: F.coalesce(F.col(name), F.col(_OF)[name]) for name in IDENTITY})
-    return _with_verdicts(joined, identity, kept_since_ms)
+    all_there = F.sorted_list(F.all_values(F.struct(REVISION, *PLACES, EVIDENCE)))
+    mine = per_revision.where(~F.col(LATER_BATCH)).group_by(*IDENTITY)
+    found = mine.agg(F.largest(REVISION).alias(_NEWEST), all_there.alias(_ALL))
+    seen = seen_rows(written.join(found, IDENTITY, "left_semi", nulls_fit=True), identity)
+    seen = seen.select(*IDENTITY, SEEN, CORRECTED_AT, GOES_ON)
+    found = found.join(seen, IDENTITY, "left", nulls_fit=True)
+    return _with_verdicts(judged.join(found, IDENTITY, "full", nulls_fit=True), identity, kept_since_ms)
 
 
-def uncorrected(judged: DataFrame) -> DataFrame:
+def uncorrected(judged: Frame, identity: Identity) -> Frame:
     """``judged`` where nobody corrected anything."""
-    nothing, entries = F.lit(None).cast("string"), judged.schema[COMPLETE_ROWS].dataType
-    said = F.struct(*(nothing.alias(place) for place in PLACES), F.lit(None).cast("array<string>").alias(EVIDENCE))
+    nothing, entries = F.lit(None).cast("string"), T.ArrayType(entry_type(identity))
+    said = F.struct(*(nothing.alias(place) for place in PLACES), F.lit(None).cast("string[]").alias(EVIDENCE))
     one = T.StructType([T.StructField(REVISION, T.IntegerType()), *(T.StructField(name, entries) for name in PLACES)])
     told = {SEEN: F.lit(None).cast(entries), CORRECTED: F.lit(None).cast(T.ArrayType(one))}
-    return judged.withColumns({CORRECTION: nothing, SAID: said, **told})
+    return judged.with_columns({CORRECTION: nothing, SAID: said, **told})
 
 
-def kept_for_backfills(identity: Identity) -> list[Column]:
+def kept_for_backfills() -> list[Column]:
     """``COMPLETE_TEXT``: of what is missed, the complete rows in JSON, with times; a row is null where its value is.
 
     ``GONE_MS``: the time of a deletion of them, that of what is deleted.
     """
-    seen, complete = (F.try_element_at(F.col(name), F.lit(1))[AT_MS] for name in (SEEN, COMPLETE_ROWS))
-    at_ms = F.coalesce(F.col(f"{EXPECTED}_entry")[AT_MS], seen, complete)
-    kept = F.transform(COMPLETE_ROWS, lambda entry: F.struct(entry[ROW].alias(ROW), entry[AT_MS].alias(AT_MS)))
-    text = F.when(F.col(COMPLETENESS) == MISSED, F.to_json(kept, {"ignoreNullFields": "false"}))
-    return [plain_decimals(text, identity.fields).alias(COMPLETE_TEXT), at_ms.alias(GONE_MS)]
+    seen, complete = (F.element_at(F.col(name), F.lit(1)).part(AT_MS) for name in (SEEN, COMPLETE_ROWS))
+    at_ms = F.coalesce(F.col(f"{EXPECTED}_entry").part(AT_MS), seen, complete)
+    return [F.when(F.col(COMPLETENESS) == MISSED, kept_text(COMPLETE_ROWS)).alias(COMPLETE_TEXT), at_ms.alias(GONE_MS)]
 
 
-def _with_verdicts(joined: DataFrame, identity: Identity, kept_since_ms: int) -> DataFrame:
+def _kept_text(rows: Sequence[Mapping[str, Any]] | None) -> str | None:
+    """The entries ``rows`` as ``kept_rows`` reads them: JSON, with all fields."""
+    if rows is None:
+        return None
+    told = ((None if one[ROW] is None else encode_value(one[ROW]).decode(), one[AT_MS]) for one in rows)
+    return "[" + ",".join(f'{{"row":{row or "null"},"at_ms":{at_ms}}}' for row, at_ms in told) + "]"
+
+
+kept_text = F.by_python(_kept_text, T.StringType())
+"""``_kept_text`` of a list of entries."""
+
+
+def _with_verdicts(joined: Frame, identity: Identity, kept_since_ms: int) -> Frame:
     goes_on = F.coalesce(GOES_ON, F.lit(False))
 
     def may_be_gone(one: Column) -> Column:
-        return _may_be_gone(one, goes_on | (one[REVISION] < F.col(_NEWEST)), identity, kept_since_ms)
+        return _may_be_gone(one, goes_on | (one.part(REVISION) < F.col(_NEWEST)), identity, kept_since_ms)
 
     def fault(one: Column) -> Column:
         return _fault(one, may_be_gone(one), identity)
 
-    there = F.filter(_ALL, lambda one: (F.size(one[KAFKA]) > 0) | ~may_be_gone(one))
-    wrong = F.try_element_at(F.filter(_ALL, lambda one: fault(one).isNotNull()), F.lit(1))
+    there = F.filtered(F.col(_ALL), lambda one: (F.size(one.part(KAFKA)) > 0) | ~may_be_gone(one))
+    wrong = F.element_at(F.filtered(F.col(_ALL), lambda one: fault(one).is_not_null()), F.lit(1))
     complete = F.coalesce(COMPLETE_ROWS, F.array())
     compacted = F.lit("compact" in identity.written.topic.cleanup_policy)
     verdicts = {f"{place}_verdict": F.coalesce(f"{place}_verdict", F.lit(MATCH)) for place in PLACES}
-    is_gone = compacted & (verdicts[f"{KAFKA}_verdict"] == LOST) & F.col(_OF).isNotNull()
+    is_gone = compacted & (verdicts[f"{KAFKA}_verdict"] == LOST) & F.col(_ALL).is_not_null()
     verdicts[f"{KAFKA}_verdict"] = F.when(is_gone, EXPIRED).otherwise(verdicts[f"{KAFKA}_verdict"])
     corrected = F.when(sees(F.col(SEEN), complete, identity), REPAIRED).otherwise(MISSED)
     told = {
         CORRECTION: fault(wrong),
-        SAID: _said(wrong, identity),
-        CORRECTED: F.transform(F.array_sort(there), _there),
-        COMPLETENESS: F.when(F.col(CORRECTED_AT).isNotNull(), corrected).otherwise(
+        SAID: _said(wrong),
+        CORRECTED: F.mapped(there, _there),
+        COMPLETENESS: F.when(F.col(CORRECTED_AT).is_not_null(), corrected).otherwise(
             F.coalesce(COMPLETENESS, F.lit(KEPT))
         ),
     }
     rows = {} if identity.is_latest else {side: F.coalesce(side, F.array()) for side in (EXPECTED, *PLACES)}
-    return joined.withColumns({COMPLETE_ROWS: complete, **rows, **verdicts, **told})
+    return joined.with_columns({COMPLETE_ROWS: complete, **rows, **verdicts, **told})
 
 
 def _may_be_gone(one: Column, superseded: Column, identity: Identity, kept_since_ms: int) -> Column:
     """Whether retention or compaction can have taken the correction ``one`` from the topic."""
-    delta, compacted = one[DELTA], F.lit("compact" in identity.written.topic.cleanup_policy)
-    is_old = F.coalesce(F.try_element_at(delta, F.lit(1))[AT_MS] < F.lit(kept_since_ms), F.lit(False))
-    return is_old | (compacted & (superseded | F.forall(delta, lambda entry: entry[IS_NULL])))
+    delta, compacted = one.part(DELTA), F.lit("compact" in identity.written.topic.cleanup_policy)
+    is_old = F.coalesce(F.element_at(delta, F.lit(1)).part(AT_MS) < F.lit(kept_since_ms), F.lit(False))
+    return is_old | (compacted & (superseded | F.each_holds(delta, lambda entry: entry.part(IS_NULL))))
 
 
 def _fault(one: Column, may_be_gone: Column, identity: Identity) -> Column:
     """Return the fault of the correction ``one``: null for none, and where it has left the topic as it may."""
-    kafka, delta = one[KAFKA], one[DELTA]
+    kafka, delta = one.part(KAFKA), one.part(DELTA)
     twice = F.lit(identity.is_latest) & (F.greatest(F.size(kafka), F.size(delta)) > 1)
     fault = (
         F.when(F.size(delta) == 0, EXTRA)
@@ -278,21 +285,31 @@ def _fault(one: Column, may_be_gone: Column, identity: Identity) -> Column:
         .when(F.size(kafka) > F.size(delta), DUPLICATED)
         .otherwise(ALTERED)
     )
-    return F.when(one.isNotNull(), fault)
+    return F.when(one.is_not_null(), fault)
 
 
 def _there(one: Column) -> Column:
-    return F.struct(*(one[name].alias(name) for name in (REVISION, *PLACES)))
+    return F.struct(*(one.part(name).alias(name) for name in (REVISION, *PLACES)))
 
 
-def _said(one: Column, identity: Identity) -> Column:
-    texts = {place: plain_decimals(F.to_json(one[place]), identity.fields) for place in PLACES}
-    return F.struct(*(text.alias(place) for place, text in texts.items()), one[EVIDENCE].alias(EVIDENCE))
+def _said(one: Column) -> Column:
+    texts = (_said_text(one.part(place)).alias(place) for place in PLACES)
+    return F.struct(*texts, one.part(EVIDENCE).alias(EVIDENCE))
 
 
-def _id() -> Column:
-    """An identity as text, so that nulls are equal."""
-    return F.to_json(F.struct(*IDENTITY))
+def _text_of(rows: Sequence[Mapping[str, Any]] | None) -> str | None:
+    """The entries ``rows`` in JSON, without what is null."""
+    if rows is None:
+        return None
+    told = []
+    for one in rows:
+        fields = {name: value for name, value in (one[ROW] or {}).items() if value is not None}
+        row = f'"row":{encode_value(fields).decode()},' if one[ROW] is not None else ""
+        told.append(f'{{"is_null":{str(one[IS_NULL]).lower()},{row}"at_ms":{one[AT_MS]}}}')
+    return f"[{','.join(told)}]"
+
+
+_said_text = F.by_python(_text_of, T.StringType())
 
 
 @dataclass(frozen=True, kw_only=True)

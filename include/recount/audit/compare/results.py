@@ -1,26 +1,26 @@
 """Names of the sides that are compared, and a certificate's chart: totals of windows, expected and published."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from decimal import Decimal
-from math import isfinite
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.declare.operators.nodes import WINDOW_START
 from recount.declare.schema import FieldType
-from recount.declare.topology import Topology
+from recount.declare.topology import Topology, Written
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.rules.range_rules import MOST_DIGITS
 from recount.recompute.rules.result_rules import adds_up
-from recount.recompute.spark_columns import spark_type
 
-EXPECTED, COMPLETE = "expected", "complete"
+EXPECTED, COMPLETE, PUBLISHED = "expected", "complete", "published"
+CHARTED = {side: f"charted_{side}" for side in (EXPECTED, PUBLISHED, COMPLETE)}
+"""The columns of judged rows that the chart shows."""
 RELATIVE_TOLERANCE = 1e-9
 MAX_WINDOWS = 500
+_DIGITS_OF_ROWS = 8
+"""Of so many digits may be the number of rows of a window."""
 _PLACES = 6
 """Decimal places of a double on the chart."""
 
@@ -43,40 +43,42 @@ class Chart:
     series: tuple[WindowTotal, ...]
 
 
-def chart_of(judged: DataFrame, topology: Topology) -> Chart | None:
-    """The first count or sum of the first sink of ``judged`` rows with time windows that add up; None without one."""
+def charted(topology: Topology) -> tuple[Written, str] | None:
+    """The first sink of ``topology`` with time windows that add up, and its first count or sum; None without one."""
     for written in topology.written:
         if adds_up(written.input):
             for name, aggregate in written.input.aggregates.items():
                 if aggregate.kind in ("count", "sum"):
-                    mine = judged.where(F.col("sink") == written.topic.name)
-                    return Chart(charted=name, series=_series_of(mine, name, written.fields[name]))
+                    return written, name
     return None
 
 
-def _series_of(judged: DataFrame, name: str, kind: FieldType) -> tuple[WindowTotal, ...]:
-    """The newest ``MAX_WINDOWS`` windows in order. One of which a total is beyond its type has no bar."""
-    total = T.DecimalType(MOST_DIGITS, kind.scale if kind.kind == "decimal" else 0)
-    summed: T.DataType = T.DoubleType() if kind.kind == "double" else total
-    row = T.StructType([T.StructField("row", T.StructType([T.StructField(name, spark_type(kind))]))])
-    corrected = F.when(F.col("completeness") == "repaired", F.col("seen_text"))
-    texts = {
-        "expected": F.col("expected_text"),
-        "published": F.coalesce(corrected, F.col("kafka_text")),
-        "complete": F.col("complete_text"),
-    }
-    values = {side: F.from_json(text, row, {"prefersDecimal": "true"}) for side, text in texts.items()}
-    totals = [
-        F.try_sum(F.coalesce(value["row"][name].cast(summed), F.lit(0).cast(summed))).alias(side)
-        for side, value in values.items()
-    ]
-    windows = judged.where(F.col(WINDOW_START).isNotNull()).groupBy(WINDOW_START).agg(*totals)
-    newest = windows.orderBy(F.desc(WINDOW_START)).limit(MAX_WINDOWS).collect()
-    return tuple(
-        WindowTotal(window_start=one[WINDOW_START], **{side: _as_decimal(one[side]) for side in texts})
-        for one in reversed(newest)
-        if all(one[side] is not None and isfinite(one[side]) for side in texts)
+def chart_of(rows: Frame, name: str, kind: FieldType) -> Chart:
+    """The totals of ``name``, which is of ``kind``, of the newest ``MAX_WINDOWS`` windows, in order.
+
+    ``rows`` have the values ``CHARTED`` by ``window_start``. A window of which a value
+    is so large that a total may be beyond its type has no bar.
+    """
+    scale = kind.scale if kind.kind == "decimal" else 0
+    summed: T.DataType = T.DoubleType() if kind.kind == "double" else T.DecimalType(MOST_DIGITS, scale)
+    most = 10.0 ** (MOST_DIGITS - scale - _DIGITS_OF_ROWS)
+    values = {side: F.coalesce(F.col(column), F.lit(0)).cast(summed) for side, column in CHARTED.items()}
+    is_small = F.lit(True)
+    for value in values.values():
+        is_small &= F.magnitude(value.cast("double")) < most
+    totals = [F.total(F.when(is_small, value)).alias(side) for side, value in values.items()]
+    windows = (
+        rows.where(F.col(WINDOW_START).is_not_null())
+        .group_by(WINDOW_START)
+        .agg(F.all_hold(is_small).alias("is_small"), *totals)
     )
+    newest = windows.with_column("before", F.lit(0) - F.col(WINDOW_START)).sorted_by("before", at_most=MAX_WINDOWS)
+    series = tuple(
+        WindowTotal(window_start=one[WINDOW_START], **{side: _as_decimal(one[side]) for side in CHARTED})
+        for one in reversed(newest.rows())
+        if one["is_small"]
+    )
+    return Chart(charted=name, series=series)
 
 
 def _as_decimal(total: Any) -> Decimal:

@@ -4,19 +4,16 @@ The lists are the late ledger, the rejected records and the records of dead-lett
 offsets in their headers.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
-from recount.audit.carry.delta_frames import rows_between
+from recount.audit.carry.delta_frames import frame_at
 from recount.audit.carry.removed import kept_late, kept_rejected, letters_due, letters_gone
-from recount.audit.compare.committed import CommittedRecord, committed_records, header, offsets_in, read_committed
+from recount.audit.compare.committed import CommittedRecord, rows_of
 from recount.audit.cut.audited_ledger import Ledger, Order
 from recount.audit.cut.kept_log import written_so_far
 from recount.certificate.finding import UNLISTED, Difference
@@ -27,16 +24,15 @@ from recount.kafka.dead_letters import REASON, SOURCE_OFFSET, SOURCE_PARTITION, 
 from recount.recompute.frames import duck_functions as F
 from recount.recompute.frames.duck_columns import Column
 from recount.recompute.frames.duck_frames import Frame, frame_of
+from recount.recompute.frames.duck_handover import Handover
 from recount.recompute.operators.recomputed import Recomputed
-from recount.recompute.raw_log import Ranges
+from recount.recompute.raw_log import KafkaLog, Ranges
 from recount.tables.ledger import BatchProof
 from recount.tables.places import Released, Tables
 
 LATE_LEDGER, DEAD_LETTERS = "late ledger", "dead letters"
 RECORD = ("topic", "partition", "offset")
 MAX_DIFFERENCES = 1_000
-RECORDS_AT_HAND = 100_000
-"""So many records are read here sooner than Spark has begun."""
 _Place = tuple[Any, ...]
 _CAUSES = {
     "lost": "the stream did not list a record that the log and its stream time make one",
@@ -236,7 +232,7 @@ class Listing:
     ``last`` is the last batch of the stream, judged or not. What is ``released`` may be removed from the tables.
     """
 
-    session: SparkSession
+    handover: Handover
     connection: Connection
     tables: Tables
     topology: Topology
@@ -248,17 +244,15 @@ class Listing:
 
     def differences(self, recomputed: Recomputed) -> list[Difference]:
         """Where they are other lists than the recompute makes."""
-        name, ours = self.topology.name, recomputed.ledgers.frames
+        name, ours = self.topology.name, recomputed.ledgers
         late_kept, rejected_kept = kept_late(self.released, F), kept_rejected(self.released, F)
-        late, rejected = (
-            self._written(path, ours["late"]) for path in (self.tables.late(name), self.tables.rejected(name))
-        )
+        late, rejected = map(self._written, (self.tables.late(name), self.tables.rejected(name)))
         comparisons = [
             late_records(ours["late"].where(late_kept), late.where(late_kept)),
             rejected_records(ours["rejected"].where(rejected_kept), rejected.where(rejected_kept)),
         ]
         topics = {source.topic.name: source.topic.dead_letter_name for source in self.topology.sources}
-        letters = {topic: self._letters(place, self.posted[topic], ours["late"]) for topic, place in topics.items()}
+        letters = {topic: self._letters(place, self.posted[topic]) for topic, place in topics.items()}
         log = written_so_far(self.connection, sorted(topics), self.last)
         group = self.connection.group(name)
         for topic, place in topics.items():
@@ -268,24 +262,11 @@ class Listing:
             comparisons.append(posted_letters(letters_due(bad, mine, gone), mine, place))
         return side_ledger_differences(comparisons)
 
-    def _written(self, path: str, beside: Frame) -> Frame:
-        """The rows of the judged batches, in the database of ``beside``."""
-        rows, schema = rows_between(path, self.seed, self.ledger.proofs[-1].order)
-        return frame_of(beside.database, rows, schema)
+    def _written(self, path: str) -> Frame:
+        """The rows of the judged batches."""
+        return frame_at(self.handover.database, path, after=self.seed, up_to=self.ledger.proofs[-1].order)
 
-    def _letters(self, place: str, ranges: Ranges, beside: Frame) -> Frame:
+    def _letters(self, place: str, ranges: Ranges) -> Frame:
         """The letters at these offsets of a dead-letter topic."""
-        if offsets_in(ranges) <= RECORDS_AT_HAND:
-            said = [_letter(record) for record in read_committed(self.connection, place, ranges)]
-            columns = list(zip(*said, strict=True)) or [()] * len(_LETTER)
-            return frame_of(beside.database, [pa.table(list(map(pa.array, columns, _LETTER.types)), _LETTER)], _LETTER)
-        records = committed_records(self.session, self.connection, place, ranges)
-        assert records is not None, "there are offsets"
-        told = records.select(
-            header(SOURCE_TOPIC).alias("topic"),
-            header(SOURCE_PARTITION).try_cast("int").alias("partition"),
-            header(SOURCE_OFFSET).try_cast("long").alias("offset"),
-            header(REASON).alias("reason"),
-            header(STREAM).alias("stream"),
-        )
-        return frame_of(beside.database, [told.toArrow()], _LETTER)
+        log = KafkaLog(options=self.connection.of_spark)
+        return rows_of(self.handover, self.connection, log, place, ranges, _LETTER, _letter)

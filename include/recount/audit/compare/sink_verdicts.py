@@ -9,11 +9,6 @@ within a batch puts the stream's rows first and corrections, by the number of th
 records are in that order.
 """
 
-from __future__ import annotations
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
 from recount.audit.compare.claims import (
     AT_MS,
     ENTRY,
@@ -33,6 +28,9 @@ from recount.audit.compare.published import DELTA, KAFKA, LATER, NO_REVISION
 from recount.audit.compare.results import COMPLETE, EXPECTED
 from recount.audit.explain.completeness import COMPLETENESS, KEPT, MISSED
 from recount.declare.columns import BACKFILL, BACKFILL_NUMBER, BATCH, GENERATION
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.frontiers import NONE_DUE
 
 MAX_EVIDENCE = 20
@@ -47,14 +45,14 @@ _MAX_INT = 2**31 - 1
 
 
 def judged_latest(
-    claims: DataFrame,
+    claims: Frame,
     identity: Identity,
     held_after_ms: int,
     kept_since_ms: int,
     in_delta_since_ms: int,
     *,
     is_whole_since: bool,
-) -> DataFrame:
+) -> Frame:
     """One row for each key and window of ``claims``: verdicts, and entries ``<side>_entry`` with ``<side>_evidence``.
 
     A deletion that is expected is no row. A row that was still held back by a suppression, its last change after
@@ -63,12 +61,12 @@ def judged_latest(
     but not after the revision that stood before, where it ``is_whole_since``.
     """
     lined_up = _lined_up(claims, identity, kept_since_ms, in_delta_since_ms)
-    held = F.coalesce(F.col(f"{EXPECTED}_raw")[AT_MS] > F.lit(held_after_ms), F.lit(False))
+    held = F.coalesce(F.col(f"{EXPECTED}_raw").part(AT_MS) > F.lit(held_after_ms), F.lit(False))
     for side in (EXPECTED, COMPLETE):
         raw = F.col(f"{side}_raw")
-        lined_up = lined_up.withColumn(f"{side}_entry", F.when(~raw[IS_NULL], raw))
+        lined_up = lined_up.with_column(f"{side}_entry", F.when(~raw.part(IS_NULL), raw))
     compacted = "compact" in identity.written.topic.cleanup_policy
-    whole_since = F.lit(is_whole_since) & F.col(f"{DELTA}_stood").isNotNull()
+    whole_since = F.lit(is_whole_since) & F.col(f"{DELTA}_stood").is_not_null()
     whole = {
         DELTA: whole_since if in_delta_since_ms != NONE_DUE else F.lit(True),
         KAFKA: F.lit(not compacted and kept_since_ms == NONE_DUE),
@@ -77,33 +75,33 @@ def judged_latest(
     verdicts = {f"{place}_verdict": _verdict_of_latest(place, identity, held, is_dense[place]) for place in PLACES}
     unaffected = same_entry_or_none(F.col(f"{EXPECTED}_entry"), F.col(f"{COMPLETE}_entry"), identity)
     verdicts[COMPLETENESS] = F.when(unaffected, KEPT).otherwise(MISSED)
-    known = F.col(f"{EXPECTED}_entry").isNotNull() | F.col(f"{COMPLETE}_entry").isNotNull()
+    known = F.col(f"{EXPECTED}_entry").is_not_null() | F.col(f"{COMPLETE}_entry").is_not_null()
     written = (F.col(f"{KAFKA}_revisions") > 0) | (F.col(f"{DELTA}_revisions") > 0)
     facts = {IS_HELD: held, **{f"{place}_is_dense": is_dense[place] for place in PLACES}}
-    return _with_other_place(lined_up.where(known | written).withColumns(verdicts | facts), held, compacted)
+    return _with_other_place(lined_up.where(known | written).with_columns(verdicts | facts), held, compacted)
 
 
-def _lined_up(claims: DataFrame, identity: Identity, kept_since_ms: int, in_delta_since_ms: int) -> DataFrame:
+def _lined_up(claims: Frame, identity: Identity, kept_since_ms: int, in_delta_since_ms: int) -> Frame:
     """First per revision: one that only batches after the cut have written is none of ours; then per identity."""
-    per_revision = claims.groupBy(*IDENTITY, REVISION).agg(
-        *(F.max(F.when(F.col(SIDE) == side, F.col(ENTRY))).alias(side) for side in (EXPECTED, COMPLETE)),
+    per_revision = claims.group_by(*IDENTITY, REVISION).agg(
+        *(F.largest(F.when(F.col(SIDE) == side, F.col(ENTRY))).alias(side) for side in (EXPECTED, COMPLETE)),
         *(column for place in (*PLACES, LATER) for column in _copies_at(place)),
     )
     mine = per_revision.where(~((F.col(f"{LATER}_copies") > 0) & (F.col(f"{DELTA}_copies") == 0)))
     on_kafka, in_delta = (F.col(f"{place}_copies") > 0 for place in (KAFKA, DELTA))
-    may_be_gone = F.col(f"{DELTA}_entry")[AT_MS] < F.lit(kept_since_ms)
-    was_removed = F.col(f"{KAFKA}_entry")[AT_MS] < F.lit(in_delta_since_ms)
+    may_be_gone = F.col(f"{DELTA}_entry").part(AT_MS) < F.lit(kept_since_ms)
+    was_removed = F.col(f"{KAFKA}_entry").part(AT_MS) < F.lit(in_delta_since_ms)
     differ = ~same_entry(F.col(f"{KAFKA}_entry"), F.col(f"{DELTA}_entry"), identity)
-    mine = mine.withColumns(
+    mine = mine.with_columns(
         {
             f"{KAFKA}_lacks": in_delta & ~on_kafka & ~may_be_gone,
             f"{DELTA}_lacks": on_kafka & ~in_delta & ~was_removed,
             _DIFFER: on_kafka & in_delta & differ,
         }
     )
-    return mine.groupBy(*IDENTITY).agg(
-        *(F.max(side).alias(f"{side}_raw") for side in (EXPECTED, COMPLETE)),
-        F.coalesce(F.bool_or(_DIFFER), F.lit(False)).alias(_DIFFER),
+    return mine.group_by(*IDENTITY).agg(
+        *(F.largest(side).alias(f"{side}_raw") for side in (EXPECTED, COMPLETE)),
+        F.coalesce(F.any_holds(_DIFFER), F.lit(False)).alias(_DIFFER),
         *(column for place in PLACES for column in _summary_of(place)),
     )
 
@@ -111,11 +109,11 @@ def _lined_up(claims: DataFrame, identity: Identity, kept_since_ms: int, in_delt
 def _copies_at(place: str) -> list[Column]:
     entry = F.when(F.col(SIDE) == place, F.col(ENTRY))
     return [
-        F.count_if(F.col(SIDE) == place).alias(f"{place}_copies"),
-        F.max(entry).alias(f"{place}_entry"),
-        (F.max(entry) != F.min(entry)).alias(f"{place}_contradictory"),
-        F.bool_or((F.col(SIDE) == place) & F.col(STANDING)).alias(f"{place}_stands"),
-        F.collect_list(F.when(F.col(SIDE) == place, F.col(EVIDENCE))).alias(f"{place}_evidence"),
+        F.count_if(F.col(SIDE) == place).cast("long").alias(f"{place}_copies"),
+        F.largest(entry).alias(f"{place}_entry"),
+        (F.largest(entry) != F.smallest(entry)).alias(f"{place}_contradictory"),
+        F.any_holds((F.col(SIDE) == place) & F.col(STANDING)).alias(f"{place}_stands"),
+        F.all_values(F.when(F.col(SIDE) == place, F.col(EVIDENCE))).alias(f"{place}_evidence"),
     ]
 
 
@@ -124,22 +122,23 @@ def _summary_of(place: str) -> list[Column]:
     revision = F.when(there, F.col(REVISION))
     evidence = F.col(f"{place}_evidence")
     return [
-        F.coalesce(F.max(f"{place}_copies"), F.lit(0)).alias(f"{place}_copies"),
-        F.count_if(there).alias(f"{place}_revisions"),
-        F.coalesce(F.bool_or(f"{place}_lacks"), F.lit(False)).alias(f"{place}_lacks"),
-        F.min(revision).alias(f"{place}_lowest"),
-        F.max(F.when(F.col(f"{place}_stands"), F.col(REVISION))).alias(f"{place}_stood"),
-        F.max(revision).alias(f"{place}_highest"),
-        F.coalesce(F.bool_or(there & F.col(f"{place}_contradictory")), F.lit(False)).alias(f"{place}_contradictory"),
-        F.max_by(f"{place}_entry", revision).alias(f"{place}_last"),
-        F.min_by(f"{place}_entry", F.when(F.col(_DIFFER), F.col(REVISION))).alias(f"{place}_differing"),
+        F.coalesce(F.largest(f"{place}_copies"), F.lit(0)).alias(f"{place}_copies"),
+        F.count_if(there).cast("long").alias(f"{place}_revisions"),
+        F.coalesce(F.any_holds(f"{place}_lacks"), F.lit(False)).alias(f"{place}_lacks"),
+        F.smallest(revision).alias(f"{place}_lowest"),
+        F.largest(F.when(F.col(f"{place}_stands"), F.col(REVISION))).alias(f"{place}_stood"),
+        F.largest(revision).alias(f"{place}_highest"),
+        F.coalesce(F.any_holds(there & F.col(f"{place}_contradictory")), F.lit(False)).alias(f"{place}_contradictory"),
+        F.of_largest(f"{place}_entry", revision).alias(f"{place}_last"),
+        F.of_smallest(f"{place}_entry", F.when(F.col(_DIFFER), F.col(REVISION))).alias(f"{place}_differing"),
         _first(evidence).alias(f"{place}_evidence"),
         _first(F.when(F.col(_DIFFER), evidence)).alias(f"{place}_differing_evidence"),
     ]
 
 
 def _first(evidence: Column) -> Column:
-    return F.slice(F.array_sort(F.flatten(F.collect_list(evidence))), 1, MAX_EVIDENCE)
+    found = F.part_of_list(F.sorted_list(F.flattened(F.all_values(evidence))), 1, MAX_EVIDENCE)
+    return F.coalesce(found, F.array())
 
 
 def _verdict_of_latest(place: str, identity: Identity, held: Column, is_dense: Column) -> Column:
@@ -147,11 +146,11 @@ def _verdict_of_latest(place: str, identity: Identity, held: Column, is_dense: C
         return F.col(f"{place}_{name}")
 
     expected = F.col(f"{EXPECTED}_entry")
-    is_there = F.coalesce(~at("last")[IS_NULL], F.lit(False))
+    is_there = F.coalesce(~at("last").part(IS_NULL), F.lit(False))
     last = F.when(is_there, at("last"))
     verdict = F.when(at("lowest") == NO_REVISION, EXTRA).when(at("contradictory"), ALTERED)
-    verdict = verdict.when(~held & expected.isNull() & is_there, EXTRA)
-    verdict = verdict.when(~held & expected.isNotNull() & ~is_there, LOST)
+    verdict = verdict.when(~held & expected.is_null() & is_there, EXTRA)
+    verdict = verdict.when(~held & expected.is_not_null() & ~is_there, LOST)
     verdict = verdict.when(~held & ~same_entry_or_none(last, expected, identity), ALTERED)
     # what goes on from a revision that an earlier audit saw writes none before it
     verdict = verdict.when((at("copies") > 1) | F.coalesce(at("lowest") < at("stood"), F.lit(False)), DUPLICATED)
@@ -160,7 +159,7 @@ def _verdict_of_latest(place: str, identity: Identity, held: Column, is_dense: C
     return verdict.when(is_dense & has_gap, LOST).otherwise(MATCH)
 
 
-def _with_other_place(judged: DataFrame, held: Column, compacted: bool) -> DataFrame:
+def _with_other_place(judged: Frame, held: Column, compacted: bool) -> Frame:
     """A revision that only one place has: both are written by one batch.
 
     The last one is lost, or extra, on Kafka; one before it is lost where it lacks, unless compaction took it. Where the
@@ -169,7 +168,7 @@ def _with_other_place(judged: DataFrame, held: Column, compacted: bool) -> DataF
     """
     kafka, delta = (F.coalesce(f"{place}_highest", F.lit(NO_REVISION)) for place in PLACES)
     both = (F.col(f"{KAFKA}_verdict") == MATCH) & (F.col(f"{DELTA}_verdict") == MATCH)
-    judgable = both & (held | F.col(f"{EXPECTED}_entry").isNotNull())
+    judgable = both & (held | F.col(f"{EXPECTED}_entry").is_not_null())
     kafka_lacks = (kafka < delta) | (F.col(f"{KAFKA}_lacks") & F.lit(not compacted))
     delta_lacks = F.col(f"{DELTA}_lacks") & (kafka <= delta)
     differ = F.col(_DIFFER)
@@ -187,7 +186,7 @@ def _with_other_place(judged: DataFrame, held: Column, compacted: bool) -> DataF
             shown_of(place): F.when(differ, F.col(f"{place}_differing")).otherwise(F.col(f"{place}_last")),
             evidence: F.when(differ, F.col(f"{place}_differing_evidence")).otherwise(F.col(evidence)),
         }
-    return judged.withColumns(found)
+    return judged.with_columns(found)
 
 
 def shown_of(place: str) -> str:
@@ -195,10 +194,10 @@ def shown_of(place: str) -> str:
     return f"{place}_shown"
 
 
-def judged_rows(claims: DataFrame, identity: Identity) -> DataFrame:
+def judged_rows(claims: Frame, identity: Identity) -> Frame:
     """One row for each identity of ``claims``: verdicts, and per side the entry that tells most, with evidence."""
-    lined_up = claims.groupBy(*IDENTITY).agg(
-        *(F.array_sort(F.collect_list(F.when(F.col(SIDE) == side, F.col(ENTRY)))).alias(side) for side in _SIDES),
+    lined_up = claims.group_by(*IDENTITY).agg(
+        *(F.sorted_values(F.when(F.col(SIDE) == side, F.col(ENTRY))).alias(side) for side in _SIDES),
         *(_evidence(place) for place in PLACES),
     )
     only_later = (F.size(LATER) > 0) & (F.size(EXPECTED) == 0) & (F.size("delta") == 0)
@@ -206,9 +205,9 @@ def judged_rows(claims: DataFrame, identity: Identity) -> DataFrame:
     verdicts = {f"{place}_verdict": _verdict_of_every(F.col(place), identity) for place in PLACES}
     unaffected = same_bag(F.col(EXPECTED), F.col(COMPLETE), identity)
     verdicts[COMPLETENESS] = F.when(unaffected, KEPT).otherwise(MISSED)
-    return mine.withColumns(verdicts).withColumns(
+    return mine.with_columns(verdicts).with_columns(
         {
-            **{f"{side}_entry": F.try_element_at(side, F.lit(1)) for side in (EXPECTED, COMPLETE)},
+            **{f"{side}_entry": F.element_at(side, F.lit(1)) for side in (EXPECTED, COMPLETE)},
             **{f"{place}_entry": _telling(F.col(place), identity) for place in PLACES},
         }
     )
@@ -216,7 +215,7 @@ def judged_rows(claims: DataFrame, identity: Identity) -> DataFrame:
 
 def _verdict_of_every(found: Column, identity: Identity) -> Column:
     expected = F.col(EXPECTED)
-    strange = F.exists(found, lambda one: ~_is_in(one, expected, identity))
+    strange = F.some_hold(found, lambda one: ~_is_in(one, expected, identity))
     return (
         F.when(same_bag(expected, found, identity), MATCH)
         .when(F.size(expected) == 0, EXTRA)
@@ -228,77 +227,82 @@ def _verdict_of_every(found: Column, identity: Identity) -> Column:
 
 
 def same_bag(one: Column, other: Column, identity: Identity) -> Column:
-    """Whether two arrays of entries hold the same rows. Both are sorted, doubles last: equal bags lie side by side."""
-    pairs = F.zip_with(one, other, lambda a, b: F.coalesce(same_entry(a, b, identity), F.lit(False)))
-    return (F.size(one) == F.size(other)) & F.forall(pairs, lambda same: same)
+    """Whether two lists of entries hold the same rows. Both are sorted, doubles last: equal bags lie side by side."""
+    if identity.is_timed and not any(kind.kind == "double" for kind in identity.fields.values()):
+        return one.equals_or_both_null(other)
+
+    def same_at(place: Column) -> Column:
+        return same_entry(F.element_at(one, place), F.element_at(other, place), identity)
+
+    return (F.size(one) == F.size(other)) & F.each_holds(F.sequence(1, F.size(one)), same_at)
 
 
 def _is_in(one: Column, rows: Column, identity: Identity) -> Column:
-    return F.exists(rows, lambda other: same_entry(one, other, identity))
+    return F.some_hold(rows, lambda other: same_entry(one, other, identity))
 
 
 def _telling(found: Column, identity: Identity) -> Column:
     """The first row that is not expected, else the first."""
-    strange = F.filter(found, lambda one: ~_is_in(one, F.col(EXPECTED), identity))
-    return F.coalesce(F.try_element_at(strange, F.lit(1)), F.try_element_at(found, F.lit(1)))
+    strange = F.filtered(found, lambda one: ~_is_in(one, F.col(EXPECTED), identity))
+    return F.coalesce(F.element_at(strange, F.lit(1)), F.element_at(found, F.lit(1)))
 
 
 def _evidence(place: str) -> Column:
-    names = F.collect_list(F.when(F.col(SIDE) == place, F.col(EVIDENCE)))
-    return F.slice(F.array_sort(names), 1, MAX_EVIDENCE).alias(f"{place}_evidence")
+    names = F.sorted_values(F.when(F.col(SIDE) == place, F.col(EVIDENCE)))
+    return F.part_of_list(names, 1, MAX_EVIDENCE).alias(f"{place}_evidence")
 
 
-def of_stream(outputs: DataFrame, identity: Identity) -> DataFrame:
+def of_stream(outputs: Frame, identity: Identity) -> Frame:
     """Claims of the rows in the sink's table, each with ``WRITTEN_AT``."""
-    evidence = F.concat_ws("", F.lit(f"outputs/{identity.written.table} batch "), GENERATION, F.lit("/"), BATCH)
+    evidence = F.concat_known(f"outputs/{identity.written.table} batch ", F.col(GENERATION), "/", F.col(BATCH))
     return of_rows(outputs, identity, F.lit(DELTA), evidence, **{WRITTEN_AT: _at(F.lit(OF_STREAM))})
 
 
-def of_backfills(corrections: DataFrame, identity: Identity, **more: Column) -> DataFrame:
+def of_backfills(corrections: Frame, identity: Identity, **more: Column) -> Frame:
     """The same of the rows in the table of its corrections; ``more`` are further columns.
 
     Those of an earlier release that name no batch are the newest of all.
     """
     if GENERATION not in corrections.columns:
-        corrections = corrections.withColumns({GENERATION: F.lit(_MAX_INT), BATCH: F.lit(_MAX_INT)})
-    evidence = F.concat_ws("", F.lit(f"corrections/{identity.written.table} "), BACKFILL)
+        corrections = corrections.with_columns({GENERATION: F.lit(_MAX_INT), BATCH: F.lit(_MAX_INT)})
+    evidence = F.concat_known(f"corrections/{identity.written.table} ", F.col(BACKFILL))
     number = F.coalesce(BACKFILL_NUMBER, F.lit(0))
     return of_rows(corrections, identity, F.lit(DELTA), evidence, **{WRITTEN_AT: _at(number), **more})
 
 
-def seen_rows(written: DataFrame, identity: Identity) -> DataFrame:
+def seen_rows(written: Frame, identity: Identity) -> Frame:
     """One row for each identity of ``written``: ``SEEN`` (sorted entries of what readers see, deletions too), the
     ``HIGHEST`` revision.
 
     ``CORRECTED_AT`` is when it was last corrected, null where it was not; ``GOES_ON``: the stream has written it since.
     """
     at = F.col(WRITTEN_AT)
-    number = at["number"]
+    number = at.part("number")
     told = F.struct(at.alias(WRITTEN_AT), F.col(REVISION).alias(REVISION), F.col(ENTRY).alias(ENTRY))
-    grouped = written.groupBy(*IDENTITY).agg(
-        F.max(REVISION).alias(HIGHEST),
-        F.max(F.when(number > OF_STREAM, at)).alias(CORRECTED_AT),
-        F.collect_list(told).alias("rows"),
+    grouped = written.group_by(*IDENTITY).agg(
+        F.largest(REVISION).alias(HIGHEST),
+        F.largest(F.when(number > OF_STREAM, at)).alias(CORRECTED_AT),
+        F.all_values(told).alias("rows"),
     )
     corrected_at = F.col(CORRECTED_AT)
-    since = F.filter("rows", lambda one: corrected_at.isNull() | (one[WRITTEN_AT] > corrected_at))
-    correction = F.filter("rows", lambda one: one[WRITTEN_AT] == corrected_at)
+    since = F.filtered(F.col("rows"), lambda one: corrected_at.is_null() | (one.part(WRITTEN_AT) > corrected_at))
+    correction = F.filtered(F.col("rows"), lambda one: one.part(WRITTEN_AT) == corrected_at)
     current = F.when(F.size(since) > 0, since).otherwise(correction)
     if identity.is_latest:
-        current = F.slice(F.sort_array(current, asc=False), 1, 1)
-    entries = F.transform(current, lambda one: one[ENTRY])
+        current = F.part_of_list(F.sorted_list(current, falling=True), 1, 1)
+    entries = F.mapped(current, lambda one: one.part(ENTRY))
     return grouped.select(
         *IDENTITY,
-        F.array_sort(entries).alias(SEEN),
+        F.sorted_list(entries).alias(SEEN),
         HIGHEST,
         CORRECTED_AT,
-        (corrected_at.isNotNull() & (F.size(since) > 0)).alias(GOES_ON),
+        (corrected_at.is_not_null() & (F.size(since) > 0)).alias(GOES_ON),
     )
 
 
 def sees(seen: Column, complete: Column, identity: Identity) -> Column:
     """Whether readers who see the entries ``seen`` see what ``complete`` has; a row that was deleted is none."""
-    nothing = (F.size(complete) == 0) & F.forall(seen, lambda entry: entry[IS_NULL])
+    nothing = (F.size(complete) == 0) & F.each_holds(seen, lambda entry: entry.part(IS_NULL))
     return nothing | same_bag(seen, complete, identity)
 
 

@@ -250,7 +250,7 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
         raise writes_nothing(topology)
     connection, tables = Connection.of(settings), Tables(settings.data)
     published_head(connection, topology.name)
-    store, in_force = AuditStore(None, tables, topology.name), InForce.of(topology, settings.data)
+    store, in_force = AuditStore(tables, topology.name), InForce.of(topology, settings.data)
     store.require_new(request.audit)
     erased = ErasedKeys.of(settings, topology.name)
     erased.require_finished()

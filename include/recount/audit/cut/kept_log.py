@@ -5,8 +5,6 @@ removed what they read, by the topic's retention: it was judged, so the audit be
 log that ends before what batches have read of it was made a second time, or cut: nobody can judge the missing part.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -16,6 +14,7 @@ from confluent_kafka import IsolationLevel
 from deltalake import DeltaTable
 
 from recount.audit.carry.store import Seed
+from recount.audit.compare.committed import FewAtHand
 from recount.audit.compare.conservation import OFFSETS
 from recount.audit.cut.audited_ledger import CUT_SHORT, Ledger
 from recount.audit.cut.in_force import InForce
@@ -109,13 +108,20 @@ def sources_of(connection: Connection, tables: Tables, topology: Topology, sourc
     return dict.fromkeys(topics, source)
 
 
-def log_of(settings: Settings, sources: Mapping[str, Source]) -> Log:
-    """The raw log of topics, each read where ``sources`` says."""
+def log_of(settings: Settings, sources: Mapping[str, Source], *, in_tasks: bool = False) -> Log:
+    """The raw log of topics, each read where ``sources`` says.
+
+    Few records that Kafka has are read in this process, or (``in_tasks``) by Spark's tasks too.
+    """
     connection = Connection.of(settings)
-    kafka = KafkaLog(options=connection.of_spark)
-    archive = ArchiveLog(tables=Tables(settings.data))
-    split = SplitLog(kafka=kafka, archive=archive, since=lambda topic, ranges: _kafka_since(connection, topic, ranges))
-    logs: dict[Source, Log] = {"auto": split, "kafka": kafka, "archive": archive}
+    kafka, archive = KafkaLog(options=connection.of_spark), ArchiveLog(tables=Tables(settings.data))
+    whole = kafka if in_tasks else FewAtHand(connection=connection, of=kafka)
+
+    def since(topic: str, ranges: Ranges) -> Mapping[int, int]:
+        return _kafka_since(connection, topic, ranges)
+
+    split = SplitLog(kafka=kafka, archive=archive, whole=whole, since=since)
+    logs: dict[Source, Log] = {"auto": split, "kafka": whole, "archive": archive}
     return LogByTopic(logs={topic: logs[source] for topic, source in sources.items()})
 
 

@@ -3,18 +3,11 @@
 The recompute must know, beside the log, how far each batch had read, and whom it waited for.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import reduce
 from itertools import takewhile
-
-import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from recount.audit.carry.erased_keys import AsideRecords, ErasedKeys
 from recount.audit.carry.removed import kept_late, released_so_far
@@ -35,6 +28,9 @@ from recount.kafka.connection import Connection
 from recount.kafka.offsets import LogRange
 from recount.kafka.positions import published_backfills
 from recount.kafka.topics_on_cluster import ids_of
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_database import Database
+from recount.recompute.frames.duck_frames import Frame
 from recount.recompute.operators.carried import Carried
 from recount.recompute.operators.frontiers import BatchEnds
 from recount.recompute.operators.log_tables import TableEnds
@@ -103,34 +99,32 @@ class Scope:
         """The batch that the judged ones follow."""
         return next((proof for proof in self.settled.proofs if proof.order == self.seed.order), None)
 
-    @property
-    def before_judged(self) -> Before | None:
+    def before_judged(self, database: Database) -> Before | None:
         """Return what the audit before left for the judge."""
         if self.snapshot is None or self.seed.order is None:
             return None
-        return Before(seed=self.seed.order, carried=self.snapshot.part(CLAIMS_PART))
+        return Before(seed=self.seed.order, carried=self.snapshot.part(CLAIMS_PART, database))
 
-    def unread(self, truth: Recomputed) -> DataFrame:
+    def unread(self, truth: Recomputed) -> Frame:
         """The changes that records would have found, had they been read, and those that explained earlier misses."""
-        known = {} if self.snapshot is None else self.snapshot.part(UNREAD_PART)
-        return reduce(DataFrame.unionByName, known.values(), truth.unread)
+        known = {} if self.snapshot is None else self.snapshot.part(UNREAD_PART, truth.unread.database)
+        return truth.unread.union(*known.values())
 
-    def late(self, ledger: DataFrame, truth: Recomputed) -> DataFrame:
+    def late(self, ledger: Frame, truth: Recomputed) -> Frame:
         """The lines of the late ``ledger``, those that the stream may have removed, and what earlier audits kept.
 
         Their columns are those of ``truth.late``.
         """
-        known = [one.part(LATE_PART).get(LATE_PART) for one in (self.snapshot, self.at_cut) if one is not None]
+        left = [one for one in (self.snapshot, self.at_cut) if one is not None]
+        known = [frame for one in left for frame in one.part(LATE_PART, ledger.database).values()]
         gone = truth.late.where(~kept_late(self.released, F))
-        there = ledger.select(*gone.columns).unionByName(gone)
-        return reduce(DataFrame.unionByName, (one for one in known if one is not None), there)
+        return ledger.select(*gone.columns).union(gone, *known)
 
-    @property
-    def known_corrections(self) -> dict[str, KnownCorrections]:
+    def known_corrections(self, database: Database) -> dict[str, KnownCorrections]:
         """Return by table what it left about corrections."""
         if self.snapshot is None or self.seed.run is None:
             return {}
-        claims = self.snapshot.part(CORRECTED_PART)
+        claims = self.snapshot.part(CORRECTED_PART, database)
         return {
             table: KnownCorrections(backfills=sums.backfills, claims=claims.get(table))
             for table, sums in self.seed.run.tables.items()
@@ -146,8 +140,8 @@ class _Part:
     snapshot: Snapshot
     part: str
 
-    def read(self, name: str) -> DataFrame | pa.Table | None:
-        return self.snapshot.read(self.part, name)
+    def read(self, name: str, database: Database) -> Frame | None:
+        return self.snapshot.part(self.part, database).get(name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,7 @@
 No verdict of an audit is in these frames. They know which rows a person has accepted, for those are no failure.
 """
 
-from __future__ import annotations
-
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,27 +11,29 @@ from functools import cached_property, reduce
 from operator import and_
 from typing import cast
 
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from recount.audit.carry.delta_frames import delta_frame
 from recount.audit.carry.store import RECONCILIATION, AuditStore, Run
 from recount.audit.compare.conservation import OFFSETS
 from recount.audit.compare.fidelity import PLACES, SIDES
 from recount.audit.compare.identity import identity_of
-from recount.audit.compare.published import DELTA, is_after
+from recount.audit.compare.published import DELTA
 from recount.audit.cut.audited_ledger import LEDGER, Ledger, Order
 from recount.audit.cut.in_force import InForce
 from recount.audit.cut.kept_log import log_of, require_kept, sources_of
 from recount.audit.findings.finding_register import ROW, AcceptedRow, Source, accepted_corrections, accepted_rows
 from recount.certificate.finding import Finding
-from recount.declare.columns import JUDGED_KEY, ORIGIN
+from recount.declare.columns import AUDIT, BATCH, GENERATION, JUDGED_KEY, ORIGIN
 from recount.declare.limits import LEAST_COUNT
 from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.topology import Topology, Written
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import is_compacted
 from recount.recompute.raw_log import SCHEMA as LOG_SCHEMA
+from recount.recompute.raw_log import RawLog, in_one_task
 from recount.recompute.spark_columns import named
 from recount.runtime.settings import Settings
 from recount.tables.ledger import BatchProof
@@ -92,11 +93,12 @@ class AuditedLog:
         connection, tables = Connection.of(self.settings), Tables(self.settings.data)
         sources = sources_of(connection, tables, self.topology, cast("Source", self.run.source))
         shrinks = {topic for topic, where in sources.items() if where == "kafka" and is_compacted(connection, topic)}
-        log = log_of(self.settings, sources)
+        log = log_of(self.settings, sources, in_tasks=True)
         found = []
         for topic, ranges in self._judged.ranges.items():
             require_kept(connection, tables, topic, ranges, sources[topic])
             raw = log.read(self.session, topic, ranges)
+            assert isinstance(raw, RawLog)
             records = raw.frame if raw.reading is None else raw.through(LOG_SCHEMA)
             lengths = [F.length(name).alias(f"{name}_bytes") for name in ("key", "value")]
             found.append(records.select(F.lit(topic).alias("topic"), "partition", "offset", "timestamp_ms", *lengths))
@@ -139,7 +141,7 @@ class AuditedLog:
     @cached_property
     def _since(self) -> Order | None:
         """The last batch that the audit before has judged."""
-        runs = AuditStore(self.session, Tables(self.settings.data), self.topology.name).runs()
+        runs = AuditStore(Tables(self.settings.data), self.topology.name).runs()
         return next((run.order for run in runs if run.audit == self.run.seed), None)
 
     def _is_judged(self, proof: BatchProof) -> bool:
@@ -168,8 +170,8 @@ class AuditedRows:
 
         ``<side>_rows`` are the single ones. ``<place>_is_accepted``: what differs there is.
         """
-        store = AuditStore(self.session, self.tables, self.topology.name)
-        rows = store.read(RECONCILIATION, [self.run.audit])
+        path = self.tables.audit(self.topology.name, RECONCILIATION)
+        rows = delta_frame(self.session, path).where(F.col(AUDIT) == self.run.audit)
         for side in SIDES:
             text = F.when(F.size(side) > 0, F.array_join(side, "\n"))
             rows = rows.withColumn(f"{side}_rows", F.col(side)).withColumn(side, text)
@@ -183,7 +185,7 @@ class AuditedRows:
         """The sink's table up to the cut, whole, with own columns ``recount_*`` that those of all sinks have alike."""
         identity = identity_of(written)
         rows = delta_frame(self.session, self.tables.output(written.table))
-        rows = rows.where(~F.coalesce(is_after(self.run.order), F.lit(False)))
+        rows = rows.where(~F.coalesce(_is_after(self.run.order), F.lit(False)))
         is_kept = self._is_kept(written)
         bounds = (WINDOW_START, WINDOW_END)
         none = F.lit(None).cast("long")
@@ -225,3 +227,32 @@ class AuditedRows:
         is_it = reduce(and_, (F.col(f"accepted_{part}").eqNullSafe(value) for part, value in row.items()))
         marked = rows.join(F.broadcast(known), is_it, "left").withColumn(name, F.col("accepted_sink").isNotNull())
         return marked.drop(*known.columns)
+
+
+SMALL_BYTES = 2 * 2**20
+"""Of the files of a table, compressed. Its rows lie in the plans of all queries that read it."""
+
+
+def delta_frame(session: SparkSession, path: str) -> DataFrame:
+    """The rows of the newest version of the table at ``path``, those of a small one through this process.
+
+    Spark's reader runs jobs of its own for every query on a Delta table (which files, which version, its checkpoint): a
+    tenth to a half of a second each, whatever the size of the table.
+    """
+    table = DeltaTable(path)
+    if (
+        table.protocol().min_reader_version > 1
+        or sum(table.get_add_actions().column("size_bytes").to_pylist()) > SMALL_BYTES
+    ):
+        return session.read.format("delta").load(path)
+    schema = T.StructType.fromJson(json.loads(table.schema().to_json()))
+    rows = table.to_pyarrow_table()
+    # Spark fails at nested columns without a row, and takes a batch without one for the end: the rest would be lost
+    return in_one_task(session.createDataFrame(rows.combine_chunks() if rows.num_rows else [], schema))
+
+
+def _is_after(order: Order) -> Column:
+    """Whether a row was written by a batch after ``order``."""
+    generation, batch = order
+    same = (F.col(GENERATION) == generation) & (F.col(BATCH) > batch)
+    return (F.col(GENERATION) > generation) | same

@@ -119,7 +119,7 @@ def validate(
     what it compared is kept no longer.
     """
     tables = Tables(settings.data)
-    store = AuditStore(session, tables, topology.name)
+    store = AuditStore(tables, topology.name)
     run = _complete(store, topology, audit)
     _require_compared(store, run)
     register = read_register(settings, topology.name)

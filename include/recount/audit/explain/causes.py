@@ -4,8 +4,6 @@ Of results of time windows that add up the recompute says what each batch has ad
 twice, or left out, is found.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,8 +11,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import isclose
 from typing import Any
-
-from pyspark.sql import Row
 
 from recount.audit.compare.fidelity import ALTERED, DUPLICATED, EXTRA, LOST
 from recount.audit.compare.published import NO_REVISION
@@ -43,7 +39,7 @@ _CAUSES = {
 Group = tuple[str | None, int | None, int | None]
 
 
-def cause_of(row: Row, place: str, written: Written) -> str:
+def cause_of(row: Mapping[str, Any], place: str, written: Written) -> str:
     """Why ``place`` has its verdict for the judged ``row`` of ``written``."""
     verdict, told = row[f"{place}_verdict"], row["compared"]
     facts = {name: told[f"{place}_{name}"] for name in ("lowest", "highest", "revisions", "copies")}
@@ -56,9 +52,9 @@ def cause_of(row: Row, place: str, written: Written) -> str:
     return _CAUSES[verdict]
 
 
-def _cause_of_extra(row: Row, facts: Mapping[str, Any], windows: Windows) -> str:
+def _cause_of_extra(row: Mapping[str, Any], facts: Mapping[str, Any], windows: Windows) -> str:
     assert isinstance(windows, TimeWindows)
-    start, end = row.window_start, row.window_end
+    start, end = row[WINDOW_START], row[WINDOW_END]
     if start is None or end is None:
         return "the value is no result of this stream"
     moved_ms = (start - windows.origin_ms) % windows.advance_ms
@@ -70,7 +66,7 @@ def _cause_of_extra(row: Row, facts: Mapping[str, Any], windows: Windows) -> str
         )
     if facts["lowest"] == NO_REVISION:
         return "the record was not written by this stream: its headers or its key are not a result's"
-    if row.expected_text is not None:
+    if row["expected_text"] is not None:
         return "a revision that the other output does not have: written by someone else, or removed there"
     return _CAUSES[EXTRA]
 

@@ -19,12 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 from typing import Any
-
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
 
 from recount.audit.carry.removed import kept_late
 from recount.audit.certificate.assembly import MAX_LISTED
@@ -40,11 +35,11 @@ from recount.declare.operators.nodes import WINDOW_END, WINDOW_START, Node, Sele
 from recount.declare.operators.processing import Deduplicate, InOrder
 from recount.declare.topology import Topology, Written
 from recount.declare.windows import SessionWindows, SlidingWindows, TimeWindows
-from recount.recompute.frames import duck_functions as D
-from recount.recompute.frames.duck_frames import once as frames_once
+from recount.recompute.frames import duck_functions as F
+from recount.recompute.frames.duck_columns import Column, Window
+from recount.recompute.frames.duck_frames import Frame, once, union_of
 from recount.recompute.operators.recomputed import Recomputed
 from recount.recompute.operators.tracing import RECORD, Tracing
-from recount.recompute.raw_log import once
 from recount.recompute.rules.result_rules import adds_up
 from recount.recompute.rules.time_rules import overdue_ms
 from recount.runtime.errors import Terminal
@@ -60,9 +55,9 @@ _PLACE_COLUMNS = ("topic", "partition", "offset")
 
 
 def grace_misses(
-    judged: DataFrame,
-    late: DataFrame,
-    unread: DataFrame,
+    judged: Frame,
+    late: Frame,
+    unread: Frame,
     topology: Topology,
     *,
     sides: Sequence[Recomputed] = (),
@@ -77,31 +72,31 @@ def grace_misses(
     """
     missed = _missed(judged, SEEN_TEXT, f"{COMPLETE}_text")
     explanations = [*_explanations(missed, late, topology), *_of_lookups(missed, unread, topology)]
-    found = once(reduce(DataFrame.union, [one.select("row", "late") for one in explanations]).distinct())
+    found = once(union_of([one.select("row", "late") for one in explanations]).distinct())
     possible, exact = _named(found), _told_by_window(topology)
     made_of: Mapping[_Row, _Named] = {}
     if sides and any(number > 1 for row, (number, _) in possible.items() if row[0] not in exact):
         made_of = _named(_made_of(found, missed, sides, identities))
     known = {_row_of(one): (one.late_records, one.late) for one in before}
-    rows = missed.orderBy(SINK, WINDOW_START, "key", "origin").collect()
+    rows = missed.sorted_by(SINK, WINDOW_START, "key", "origin").rows()
     misses = []
     for one in rows:
-        row = tuple(one.row)
+        row = tuple(one["row"].values())
         number, named = possible.get(row, (0, ()))
         if one[SINK] not in exact and row in possible and (row in made_of or row in known):
             number, named = _together(made_of.get(row), known.get(row))
         misses.append(
             GraceMiss(
-                key=one.key,
-                window_start=one.window_start,
-                window_end=one.window_end,
+                key=one["key"],
+                window_start=one["window_start"],
+                window_end=one["window_end"],
                 published=one[SEEN_TEXT],
                 complete=one[f"{COMPLETE}_text"],
                 late_records=number,
                 late=named,
                 explained=row in possible,
                 sink=one[SINK],
-                origin=one.origin,
+                origin=one["origin"],
             )
         )
     return misses
@@ -120,13 +115,14 @@ def _row_of(miss: GraceMiss) -> _Row:
     return (miss.sink, miss.key, miss.window_start, miss.window_end, miss.origin)
 
 
-def _named(pairs: DataFrame) -> dict[_Row, _Named]:
+def _named(pairs: Frame) -> dict[_Row, _Named]:
     """Return for each ``row`` how many records there are, and the first of them."""
-    named = pairs.groupBy("row").agg(
-        F.count_distinct("late.topic", "late.partition", "late.offset").alias("n"),
-        F.slice(F.array_sort(F.collect_set("late")), 1, MAX_LATE_NAMED).alias("late"),
+    record = F.struct(*(F.col("late").part(name).alias(name) for name in _PLACE_COLUMNS))
+    named = pairs.group_by("row").agg(
+        F.size(F.distinct_values(record)).alias("n"),
+        F.part_of_list(F.sorted_list(F.distinct_values(F.col("late"))), 1, MAX_LATE_NAMED).alias("late"),
     )
-    return {tuple(one.row): (one.n, tuple(at.place for at in one.late)) for one in named.collect()}
+    return {tuple(one["row"].values()): (one["n"], tuple(at["place"] for at in one["late"])) for one in named.rows()}
 
 
 def _together(now: _Named | None, before: _Named | None) -> _Named:
@@ -142,27 +138,23 @@ def _in_the_log(place: str) -> tuple[str, int, int, str]:
     return (found[1], int(found[2]), int(found[3]), place) if found else (place, 0, 0, place)
 
 
-def _made_of(
-    found: DataFrame, missed: DataFrame, sides: Sequence[Recomputed], identities: Sequence[Identity]
-) -> DataFrame:
+def _made_of(found: Frame, missed: Frame, sides: Sequence[Recomputed], identities: Sequence[Identity]) -> Frame:
     """Return the pairs of ``found`` whose record makes the row by one of the ``sides``."""
-    tracing = Tracing(sides=sides, records=found.select("late.topic", "late.partition", "late.offset").distinct())
-    traced = reduce(
-        DataFrame.union,
-        [
-            of_traced(tracing.results(one.written), one, RECORD).select(F.lit(one.written.topic.name), "*")
-            for one in identities
-        ],
-    ).toDF(*(f"__{name}" for name in (*_ROW, RECORD)))
-    same = reduce(and_, (F.col(name).eqNullSafe(F.col(f"__{name}")) for name in _ROW))
-    reached = missed.join(traced.distinct(), same).select("row", F.col(f"__{RECORD}").alias(RECORD)).distinct()
-    of_record = [F.col("late")[name] == F.col(RECORD)[name] for name in ("topic", "partition", "offset")]
-    pairs = found.withColumnRenamed("row", "of_row")
-    # a field of a row may be null: structs are compared as a whole
-    return reached.join(pairs, F.col("row").eqNullSafe(F.col("of_row")) & reduce(and_, of_record)).select("row", "late")
+    records = found.select(*(F.col("late").part(name).alias(name) for name in _PLACE_COLUMNS)).distinct()
+    tracing = Tracing(sides=sides, records=records)
+    traced = [
+        of_traced(tracing.results(one.written), one, RECORD).select(
+            F.lit(one.written.topic.name).alias(SINK), *IDENTITY, RECORD
+        )
+        for one in identities
+    ]
+    reached = missed.select(*_ROW, "row").join(union_of(traced).distinct(), _ROW, nulls_fit=True)
+    late = F.struct(*(F.col("late").part(name).alias(name) for name in _PLACE_COLUMNS)).alias(RECORD)
+    pairs = found.select("row", "late", late)
+    return pairs.join(reached.select("row", RECORD).distinct(), ["row", RECORD], "left_semi").select("row", "late")
 
 
-def still_unread(judged: DataFrame, unread: DataFrame, topology: Topology, open_since_ms: int) -> DataFrame:
+def still_unread(judged: Frame, unread: Frame, topology: Topology, open_since_ms: int) -> Frame:
     """Return the ``unread`` changes that the next audit needs again.
 
     Those that explain a missed row of ``judged``, and those of records since ``open_since_ms``: a row that they are
@@ -170,22 +162,20 @@ def still_unread(judged: DataFrame, unread: DataFrame, topology: Topology, open_
     """
     pairs = _of_lookups(_missed(judged), unread, topology)
     open_still = unread.where(F.col("event_ms") >= open_since_ms)
-    return reduce(DataFrame.union, [open_still, *(one.select("change.*") for one in pairs)]).distinct()
+    return union_of([open_still, *(one.select("change").parts_of("change") for one in pairs)]).distinct()
 
 
-def still_late(
-    judged: DataFrame, late: DataFrame, topology: Topology, open_since_ms: int, released: Released | None
-) -> DataFrame:
+def still_late(judged: Frame, late: Frame, topology: Topology, open_since_ms: int, released: Released | None) -> Frame:
     """The same of the ``late`` lines, which the stream removes from its ledger once they are ``released``.
 
     Of each missed row the newest ``MAX_LATE_NAMED``: every line of its key may be one, where it has no window.
     """
-    pairs = reduce(DataFrame.union, _explanations(_missed(judged), late, topology)).distinct()
-    newest_first = Window.partitionBy("row").orderBy(F.desc(F.col("line")["timestamp_ms"]), "late")
-    newest = pairs.withColumn("at", F.row_number().over(newest_first)).where(F.col("at") <= MAX_LATE_NAMED)
+    pairs = union_of(_explanations(_missed(judged), late, topology)).distinct()
+    newest_first = Window.of("row").sorted(F.col("line").part("timestamp_ms").descending(), "late")
+    newest = pairs.with_column("at", F.row_number().over(newest_first)).where(F.col("at") <= MAX_LATE_NAMED)
     is_open = F.coalesce(WINDOW_END, "timestamp_ms") >= open_since_ms
     open_still = late.where(is_open & ~kept_late(released, F))
-    return open_still.union(newest.select("line.*")).distinct()
+    return open_still.union(newest.select("line").parts_of("line")).distinct()
 
 
 def unexplained(misses: list[GraceMiss]) -> list[Difference]:
@@ -208,16 +198,16 @@ def unexplained(misses: list[GraceMiss]) -> list[Difference]:
     ]
 
 
-def _missed(judged: DataFrame, *told: str) -> DataFrame:
+def _missed(judged: Frame, *told: str) -> Frame:
     """The missed rows, each as ``row`` too."""
     missed = judged.where(F.col(COMPLETENESS) == MISSED).select(*_ROW, *told)
-    return missed.withColumn("row", F.struct(*_ROW))
+    return missed.with_column("row", F.struct(*_ROW))
 
 
-def _explanations(missed: DataFrame, ledger: DataFrame, topology: Topology) -> list[DataFrame]:
+def _explanations(missed: Frame, ledger: Frame, topology: Topology) -> list[Frame]:
     """Each ``row`` that is missed with ``late``, what explains it, and the ``line`` of the ``ledger`` that this is."""
-    origin = F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("@"), "offset")
-    place = F.concat_ws("", origin, F.lit(" +"), "margin_ms", F.lit(" ms"))
+    origin = _place("topic", "partition", "offset")
+    place = F.concat_known(origin, " +", F.col("margin_ms"), " ms")
     late = ledger.select(
         F.col("key").alias("late_key"),
         F.col(WINDOW_START).alias("late_start"),
@@ -229,21 +219,21 @@ def _explanations(missed: DataFrame, ledger: DataFrame, topology: Topology) -> l
     )
     reach_ms = _reach_ms(topology)
     start, end = F.col(WINDOW_START), F.col(WINDOW_END)
-    windowless = start.isNull() | F.col("late_start").isNull()
+    windowless = start.is_null() | F.col("late_start").is_null()
     near = (F.col("late_start") <= end + reach_ms) & (F.col("late_end") >= start - reach_ms)
     same = (F.col("late_start") == start) & (F.col("late_end") == end)
-    touches = F.when(F.col(SINK).isin(_told_by_window(topology)), same).otherwise(near)
+    touches = F.when(F.col(SINK).is_in(_told_by_window(topology)), same).otherwise(near)
     above = _is_of_an_operator_above(topology)
-    by_key = missed.join(late, F.col("key").eqNullSafe(F.col("late_key")) & (windowless | touches) & above)
-    places = missed.withColumn("made_of", F.explode(F.split("origin", r"\+")))
+    by_key = missed.join(late, F.col("key").equals_or_both_null(F.col("late_key")) & (windowless | touches) & above)
+    places = missed.with_column("made_of", F.each_of(F.parts_of_text("origin", "+")))
     by_origin = places.join(late, (F.col("made_of") == F.col("late_origin")) & above)
     found = [one.select("row", "late", "line") for one in (by_key, by_origin)]
     rekeyed = [sink for sink in topology.written if _is_rekeyed(sink)]
     if rekeyed:
-        found = [once(reduce(DataFrame.union, found))]
-        during = start.isNull() | F.col("late_ms").between(start - reach_ms, end + reach_ms)
-        elsewhere = missed.where(F.col(SINK).isin([sink.topic.name for sink in rekeyed]))
-        elsewhere = elsewhere.join(found[0].select("row").distinct(), "row", "left_anti")
+        found = [once(union_of(found))]
+        during = start.is_null() | _is_between("late_ms", start - reach_ms, end + reach_ms)
+        elsewhere = missed.where(F.col(SINK).is_in([sink.topic.name for sink in rekeyed]))
+        elsewhere = elsewhere.join(found[0].select("row").distinct(), ["row"], "left_anti")
         found.append(elsewhere.join(late, during & above).select("row", "late", "line"))
     return found
 
@@ -257,18 +247,17 @@ def _is_of_an_operator_above(topology: Topology) -> Column:
         lengths = [one.size_ms for one in windows if isinstance(one, TimeWindows)]
         varies = any(isinstance(one, SessionWindows | SlidingWindows) for one in windows)
         windowless = any(_judges(node) and not isinstance(node, WindowedAggregate) for node in nodes)
-        of_window = F.lit(varies) | (F.col("late_end") - F.col("late_start")).isin(lengths)
-        is_of_sink = F.when(F.col("late_start").isNull(), F.lit(windowless)).otherwise(of_window)
+        of_window = F.lit(varies) | (F.col("late_end") - F.col("late_start")).is_in(lengths)
+        is_of_sink = F.when(F.col("late_start").is_null(), F.lit(windowless)).otherwise(of_window)
         is_of = F.when(F.col(SINK) == written.topic.name, is_of_sink).otherwise(is_of)
     return is_of
 
 
-def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> list[DataFrame]:
+def _of_lookups(missed: Frame, unread: Frame, topology: Topology) -> list[Frame]:
     """Each ``row`` that is missed with ``late``, what explains it, and the unread ``change`` that this is."""
-    event = F.concat_ws("", "event_topic", F.lit("-"), "event_partition", F.lit("@"), "event_offset")
-    change = F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("@"), "offset")
-    by_whom = F.when(F.col("offset") < 0, F.lit("a result of windows")).otherwise(change)
-    told = F.when(F.col("event_offset") < 0, by_whom).otherwise(F.concat(by_whom, F.lit(" read after "), event))
+    event = _place("event_topic", "event_partition", "event_offset")
+    by_whom = F.when(F.col("offset") < 0, "a result of windows").otherwise(_place("topic", "partition", "offset"))
+    told = F.when(F.col("event_offset") < 0, by_whom).otherwise(F.concat(by_whom, " read after ", event))
     changes = unread.select(
         event.alias("event"),
         "event_ms",
@@ -276,14 +265,24 @@ def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> lis
         F.struct("topic", "partition", "offset", told.alias("place")).alias("late"),
         F.struct(*unread.columns).alias("change"),
     )
-    places = missed.withColumn("made_of", F.explode(F.split("origin", r"\+")))
+    places = missed.with_column("made_of", F.each_of(F.parts_of_text("origin", "+")))
     by_origin = places.join(changes, F.col("made_of") == F.col("event"))
     reach_ms, start, end = _reach_ms(topology), F.col(WINDOW_START), F.col(WINDOW_END)
-    during = start.isNull() | F.col("event_ms").between(start - reach_ms, end + reach_ms)
-    elsewhere = F.col(SINK).isin([sink.topic.name for sink in topology.written if _is_rekeyed(sink)])
-    of_key = elsewhere | F.col("key").eqNullSafe(F.col("event_key"))
-    nowhere = missed.where(F.col("origin").isNull() | F.col("origin").startswith("at "))
+    during = start.is_null() | _is_between("event_ms", start - reach_ms, end + reach_ms)
+    elsewhere = F.col(SINK).is_in([sink.topic.name for sink in topology.written if _is_rekeyed(sink)])
+    of_key = elsewhere | F.col("key").equals_or_both_null(F.col("event_key"))
+    nowhere = missed.where(F.col("origin").is_null() | F.begins_with("origin", "at "))
     return [by_origin, nowhere.join(changes, during & of_key)]
+
+
+def _place(*names: str) -> Column:
+    """The place that the columns of a topic, a partition and an offset say."""
+    topic, partition, offset = map(F.col, names)
+    return F.concat_known(topic, "-", partition, "@", offset)
+
+
+def _is_between(name: str, least: Column, most: Column) -> Column:
+    return (F.col(name) >= least) & (F.col(name) <= most)
 
 
 def _reach_ms(topology: Topology) -> int:
@@ -312,7 +311,7 @@ def _judges(node: Node) -> bool:
     )
 
 
-def missed_rows(judged: DataFrame, identities: Sequence[Identity], truth: Recomputed) -> DataFrame:
+def missed_rows(judged: Frame, identities: Sequence[Identity], truth: Recomputed) -> Frame:
     """The missed rows of ``judged``: sink, identity, ``COMPLETE_TEXT``, ``GONE_MS``, and whether each ``IS_OPEN``.
 
     An audit keeps them for a backfill, as values and not as the stream's state: a row is JSON with all its fields, from
@@ -320,11 +319,9 @@ def missed_rows(judged: DataFrame, identities: Sequence[Identity], truth: Recomp
     none.
     """
     missed = judged.where(F.col(COMPLETENESS) == MISSED)
-    is_open = reduce(
-        lambda rest, one: F.when(F.col(SINK) == one.written.topic.name, _may_go_on(one, truth)).otherwise(rest),
-        identities,
-        F.lit(True),
-    )
+    is_open = F.lit(True)
+    for one in identities:
+        is_open = F.when(F.col(SINK) == one.written.topic.name, _may_go_on(one, truth)).otherwise(is_open)
     return missed.select(SINK, *IDENTITY, COMPLETE_TEXT, GONE_MS, is_open.alias(IS_OPEN))
 
 
@@ -360,13 +357,11 @@ class Beyond:
     def of(cls, truth: Recomputed, complete: Recomputed) -> Beyond:
         """Return what both recomputes left out."""
         both = [
-            one.ledgers.frames["beyond"].select(*_PLACE_COLUMNS, D.lit(one is truth).alias("on_time"))
+            one.ledgers["beyond"].select(*_PLACE_COLUMNS, F.lit(one is truth).alias("on_time"))
             for one in (truth, complete)
         ]
-        places = frames_once(
-            both[0].union(both[1]).group_by(*_PLACE_COLUMNS).agg(D.any_holds("on_time").alias("on_time"))
-        )
-        late_last = places.with_column("is_late", ~D.col("on_time"))
+        places = once(both[0].union(both[1]).group_by(*_PLACE_COLUMNS).agg(F.any_holds("on_time").alias("on_time")))
+        late_last = places.with_column("is_late", ~F.col("on_time"))
         first = late_last.sorted_by("is_late", *_PLACE_COLUMNS, at_most=MAX_LISTED).rows()
         found = len(first) if len(first) < MAX_LISTED else places.number()
         named = [(f"{row['topic']}-{row['partition']}@{row['offset']}", row["on_time"]) for row in first]

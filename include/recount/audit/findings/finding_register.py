@@ -1,7 +1,5 @@
 """Findings of an audit before it is certified, and the findings of a stream from all its complete audits."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -152,7 +150,7 @@ def read_register(settings: Settings, stream: str) -> Register:
     out of the tables.
     """
     tables = Tables(settings.data)
-    store = AuditStore(None, tables, stream)
+    store = AuditStore(tables, stream)
     differences, runs = store.all_differences(), store.runs()
     order = {run.audit: run.order for run in runs}
     seen = [

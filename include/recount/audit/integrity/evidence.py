@@ -1,17 +1,14 @@
 """Digests of what an audit judged: records of the log, records of the sinks' topics, rows of the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from recount.audit.compare.committed import CommittedRecord, offsets_in, read_committed
+from recount.audit.compare.committed import RECORDS_AT_HAND, CommittedRecord, batches_of, offsets_in, read_committed
 from recount.audit.compare.published import written_after
 from recount.audit.cut.audited_ledger import Order
 from recount.certificate.finding import PartitionAccount
@@ -19,21 +16,10 @@ from recount.declare.columns import BACKFILL, BATCH, GENERATION
 from recount.declare.topology import Written
 from recount.kafka.connection import Connection
 from recount.recompute.digests import HASHED, Digest, DigestedLog, RowsDigest, Span
-from recount.recompute.raw_log import KafkaLog, Ranges
+from recount.recompute.raw_log import Ranges
 from recount.tables.places import Tables
 
 ROWS_AT_ONCE = 200_000
-_RECORD = pa.schema(
-    {
-        "offset": pa.int64(),
-        "timestamp_ms": pa.int64(),
-        "key": pa.binary(),
-        "value": pa.binary(),
-        "headers": pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()})),
-    }
-)
-RECORDS_AT_HAND = 100_000
-"""So many records are read here sooner than Spark has begun."""
 Listed = Sequence[Mapping[str, Any]]
 
 
@@ -52,12 +38,16 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Witness:
-    """Makes the evidence of an audit that read ``log``, of the batches after ``seed`` (None: all) up to ``cut``."""
+    """Makes the evidence of an audit that read ``log``, of the batches after ``seed`` (None: all) up to ``cut``.
+
+    Many records of the sinks' topics were read from ``sent``.
+    """
 
     session: SparkSession
     connection: Connection
     tables: Tables
     log: DigestedLog
+    sent: DigestedLog
     seed: Order | None
     cut: Order
 
@@ -86,8 +76,7 @@ class Witness:
     def _published(self, topic: str, ranges: Ranges) -> Iterator[Mapping[str, Any]]:
         spans = {partition: (start, end) for partition, (start, end) in ranges.items() if start < end}
         if offsets_in(spans) > RECORDS_AT_HAND:
-            log = DigestedLog(KafkaLog(options=self.connection.of_spark))
-            yield from _records(log.digests(self.session, topic, spans))
+            yield from _records(self.sent.digests(self.session, topic, spans))
         else:
             yield from _records(digests_at_hand(self.connection, topic, spans))
 
@@ -125,18 +114,10 @@ def digests_at_hand(connection: Connection, topic: str, ranges: Ranges) -> dict[
     found = {}
     for partition, (start, end) in sorted(ranges.items()):
         digest = RowsDigest()
-        digest.update(pa.Table.from_pylist([_row(record) for record in records[partition]], schema=_RECORD))
+        for batch in batches_of(records[partition]):
+            digest.update(batch.select(HASHED))
         found[topic, partition, start, end] = digest.digest()
     return found
-
-
-def _row(record: CommittedRecord) -> dict[str, Any]:
-    headers = [{"key": name, "value": _bytes(value)} for name, value in record.headers]
-    return {name: getattr(record, name) for name in HASHED} | {"headers": headers or None}
-
-
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
 
 
 def _records(digests: Mapping[Span, Digest]) -> Iterator[Mapping[str, Any]]:

@@ -6,8 +6,6 @@ So a writer to a table could hide a row from all audits by naming a batch that n
 Whether the rows that backfills go on from are those that certificates vouch for is said by one digest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -161,7 +159,7 @@ class LeftForBackfills:
 
     def is_altered(self, run: Run) -> bool:
         """Whether somebody has written to what ``run`` has left."""
-        store = AuditStore(None, Tables(self.settings.data), self.stream)
+        store = AuditStore(Tables(self.settings.data), self.stream)
         return any(
             part.is_altered(CORRECTIONS, store.rows(CORRECTIONS, [part.audit]))
             for part in self._told_by(run)

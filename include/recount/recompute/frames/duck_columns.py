@@ -73,11 +73,11 @@ class Column:
         """Whether there is a value."""
         return Column.made("({} IS NOT NULL)", self)
 
-    def is_in(self, values: Collection[str]) -> Column:
+    def is_in(self, values: Collection[str | int]) -> Column:
         """Whether the value is one of ``values``."""
         if not values:
             return Column.made("({} IS NULL AND NULL)", self)
-        return Column.made(f"({{}} IN ({', '.join(['{}'] * len(values))}))", self, *map(literal, sorted(values)))
+        return Column.made(f"({{}} IN ({', '.join(['{}'] * len(values))}))", self, *(literal(one) for one in values))
 
     def equals_or_both_null(self, other: Constant) -> Column:
         """Whether both are equal, or neither has a value; never null."""

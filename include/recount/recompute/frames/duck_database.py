@@ -1,7 +1,5 @@
 """The database of one recompute: DuckDB in this process, within a limit of memory, spilling to a folder of its own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
@@ -22,6 +20,8 @@ from recount.runtime.errors import Terminal
 
 DEFAULT_MEMORY = "1GiB"
 ROWS_AT_ONCE = 50_000
+_ROWS_UNCOMPRESSED = 250_000
+"""So many new rows of tables wait until all of them are compressed together."""
 _TABLES = "kept"
 """The database in memory that has the tables: only one that is attached can compress them."""
 _NUMBERS = count()
@@ -99,9 +99,13 @@ class Database:
         for batch in batches:
             if batch.num_rows:
                 rows = batch if isinstance(batch, pa.Table) else pa.table(batch)
-                self._put(rows.cast(schema), f"INSERT INTO {name} SELECT * FROM given")
-                self._compress(batch.num_rows)
+                self.add(name, rows.cast(schema))
         return name
+
+    def add(self, name: str, rows: pa.Table) -> None:
+        """Add ``rows`` to the table ``name``, which has their columns."""
+        self._put(rows, f"INSERT INTO {name} SELECT * FROM given")
+        self._compress(rows.num_rows)
 
     def forget(self, name: str) -> None:
         """Drop the table ``name``, when the next query begins: nobody reads it any more."""
@@ -113,7 +117,7 @@ class Database:
         While another query is at work nothing can be compressed; later rows will come to it.
         """
         self._uncompressed += rows
-        if self._uncompressed > ROWS_AT_ONCE:
+        if self._uncompressed > _ROWS_UNCOMPRESSED:
             with suppress(duckdb.TransactionException):
                 self._run(lambda: self._connection.cursor().execute(f"CHECKPOINT {_TABLES}"))
                 self._uncompressed = 0

@@ -106,8 +106,11 @@ class Frame:
         columns = list(dict.fromkeys(name for one in frames for name in one.columns))
         return Frame(database=self.database, query=query, columns=columns, above=list(dict.fromkeys(frames)))
 
-    def join(self, other: Frame, on: Column | Sequence[str], how: How = "inner") -> Frame:
-        """The rows of both that fit; the columns ``on`` of names come first, and once."""
+    def join(self, other: Frame, on: Column | Sequence[str], how: How = "inner", *, nulls_fit: bool = False) -> Frame:
+        """The rows of both that fit; the columns ``on`` of names come first, and once.
+
+        ``nulls_fit``: of names, those of two rows that both have no value fit too.
+        """
         assert not isinstance(on, str), "names are a list"
         of_both = self.columns if how in ("left_semi", "left_anti") else [*self.columns, *other.columns]
         if isinstance(on, Column):
@@ -115,9 +118,15 @@ class Frame:
             query = f"SELECT {_listed(map(named, of_both))} FROM {self.name} {_JOINS[how]} {other.name} ON {on.sql}"
             return self._made(query, of_both, [on], other)
         names = [*on, *(one for one in of_both if one not in on)]
-        assert len(set(names)) == len(names), f"columns of one name: {of_both}"
-        keys = ", ".join(map(quoted, on))
-        query = f"SELECT {_listed(map(named, names))} FROM {self.name} {_JOINS[how]} {other.name} USING ({keys})"
+        assert len(set(names)) == len(names) and other is not self, f"columns of one name: {of_both}"
+        keys, rest = [quoted(one) for one in on], [quoted(one) for one in names[len(on) :]]
+        fit = f"USING ({', '.join(keys)})"
+        if nulls_fit:
+            both = [(f"{self.name}.{key}", f"{other.name}.{key}") for key in keys]
+            fit = "ON " + " AND ".join(f"{mine} IS NOT DISTINCT FROM {theirs}" for mine, theirs in both)
+            if how not in ("left_semi", "left_anti"):
+                keys = [f"COALESCE({', '.join(pair)}) AS {key}" for pair, key in zip(both, keys, strict=True)]
+        query = f"SELECT {', '.join([*keys, *rest])} FROM {self.name} {_JOINS[how]} {other.name} {fit}"
         return self._made(query, names, (), other)
 
     def group_by(self, *keys: Given) -> Groups:
@@ -127,10 +136,6 @@ class Frame:
     def agg(self, *columns: Column) -> Frame:
         """One row over all."""
         return self.group_by().agg(*columns)
-
-    def no_rows(self) -> Frame:
-        """None of the rows."""
-        return self._made(f"SELECT * FROM {self.name} LIMIT 0", self.columns)
 
     def sorted_by(self, *names: str, at_most: int | None = None) -> Frame:
         """The rows sorted, to be read as they are; ``at_most`` so many of the first."""
@@ -229,6 +234,10 @@ class Frame:
         if self.is_kept or not self.above:
             return True
         return self.is_by_row and not self.functions and self.above[0].is_cheap
+
+    def add(self, rows: pa.Table) -> None:
+        """Add ``rows``, whose columns lie as those of the frame, which has rows of this process (``frame_of``)."""
+        self.database.add(self._state["table"], rows.rename_columns(self.columns).cast(self.arrow_schema))
 
     # ---- how they are computed
 

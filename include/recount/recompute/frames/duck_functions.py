@@ -143,6 +143,11 @@ def any_holds(condition: Given) -> Column:
     return _call("bool_or", condition)
 
 
+def all_hold(condition: Given) -> Column:
+    """Whether ``condition`` holds for every row."""
+    return _call("bool_and", condition)
+
+
 def count_if(condition: Given) -> Column:
     """For how many rows ``condition`` holds."""
     return _call("count_if", condition)
@@ -163,9 +168,19 @@ def of_largest(value: Given, by: Given) -> Column:
     return _call("arg_max", value, by)
 
 
+def of_smallest(value: Given, by: Given) -> Column:
+    """The ``value`` of the row whose ``by`` is the least; rows in which one of both is null are passed over."""
+    return _call("arg_min", value, by)
+
+
 def all_values(value: Column) -> Column:
     """A list of the values, in no order; null without any."""
     return Column.made("list({}) FILTER (WHERE {} IS NOT NULL)", value, value)
+
+
+def sorted_values(value: Column) -> Column:
+    """A list of the values in order; empty without any."""
+    return Column.made("COALESCE(list_sort(list({}) FILTER (WHERE {} IS NOT NULL)), [])", value, value)
 
 
 def distinct_values(value: Column) -> Column:
@@ -212,9 +227,24 @@ def concat(*parts: Constant) -> Column:
     return Column.made(f"({' || '.join(['CAST({} AS VARCHAR)'] * len(parts))})", *map(value_of, parts))
 
 
+def concat_known(*parts: Constant) -> Column:
+    """The same without those that are null."""
+    return Column.made(f"concat({', '.join(['{}'] * len(parts))})", *map(value_of, parts))
+
+
 def list_of_all(*lists: Given) -> Column:
     """The elements of ``lists``, one list after the other."""
     return Column.made(f"({' || '.join(['{}'] * len(lists))})", *map(column_of, lists))
+
+
+def flattened(lists: Given) -> Column:
+    """The elements of a list of lists, one list after the other."""
+    return _call("flatten", lists)
+
+
+def sorted_list(elements: Given, *, falling: bool = False) -> Column:
+    """The elements in order, or in the order from the greatest to the least."""
+    return _call("list_reverse_sort" if falling else "list_sort", elements)
 
 
 def size(elements: Given) -> Column:
@@ -243,6 +273,11 @@ def joined_texts(elements: Given, between: str) -> Column:
     return _call("array_to_string", elements, literal(between))
 
 
+def largest_in(elements: Given) -> Column:
+    """The greatest element of a list."""
+    return _call("list_max", elements)
+
+
 def filtered(elements: Column, holds: Step) -> Column:
     """The elements for which a condition holds."""
     return _stepped("list_filter", elements, holds)
@@ -258,9 +293,29 @@ def some_hold(elements: Column, holds: Step) -> Column:
     return Column.made("(len({}) > 0)", filtered(elements, holds))
 
 
+def each_holds(elements: Column, holds: Step) -> Column:
+    """Whether a condition holds for each element; it does for none."""
+    return Column.made("(len({}) = 0)", filtered(elements, lambda one: ~coalesce(holds(one), literal(False))))
+
+
 def part_of_list(elements: Column, first: Given, last: Given) -> Column:
     """The elements from place ``first`` to place ``last``, counted from 1."""
     return _call("list_slice", elements, first, last)
+
+
+def parts_of_text(text: Given, between: str) -> Column:
+    """The parts of a text that ``between`` separates."""
+    return _call("string_split", text, literal(between))
+
+
+def begins_with(text: Given, start: str) -> Column:
+    """Whether a text begins with ``start``."""
+    return _call("starts_with", text, literal(start))
+
+
+def as_json(value: Column) -> Column:
+    """The value as JSON: structs with all their fields, decimals and doubles as numbers."""
+    return Column.made("CAST(to_json({}) AS VARCHAR)", value)
 
 
 def each_of(elements: Column) -> Column:

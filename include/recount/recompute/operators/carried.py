@@ -36,7 +36,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from recount.declare.operators.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.declare.operators.nodes import Node, WindowedAggregate
@@ -46,8 +45,8 @@ from recount.declare.topology import Topology
 from recount.declare.windows import GlobalWindow
 from recount.recompute.frames import duck_functions as F
 from recount.recompute.frames.duck_columns import Column, named
+from recount.recompute.frames.duck_database import Database
 from recount.recompute.frames.duck_frames import Frame, frame_of
-from recount.recompute.frames.duck_handover import Handover
 from recount.recompute.operators.frontiers import NONE_DUE, Reached
 from recount.recompute.operators.log_order import NotRecomputable, is_ordered
 from recount.recompute.operators.log_rows import REACHED, TURN, TURN_TYPE
@@ -84,8 +83,8 @@ def id_column(node: Node) -> str | None:
 class Carried(Protocol):
     """The frames that were kept at the last cut."""
 
-    def read(self, name: str) -> DataFrame | pa.Table | None:
-        """The frame ``name``; None where it was not kept."""
+    def read(self, name: str, database: Database) -> Frame | None:
+        """The frame ``name`` in ``database``; None where it was not kept."""
 
 
 class NotIncremental(NotRecomputable):
@@ -125,7 +124,7 @@ class Carrying:
     ``names`` are those of the operators. ``kept`` has what makes each frame; nothing is computed before it is read.
     """
 
-    handover: Handover
+    database: Database
     names: Mapping[Node, str]
     carried: Carried | None
     look_back_ms: int
@@ -139,7 +138,7 @@ class Carrying:
     @classmethod
     def of(
         cls,
-        handover: Handover,
+        database: Database,
         topology: Topology,
         carried: Carried | None,
         look_back_ms: int,
@@ -148,7 +147,7 @@ class Carrying:
     ) -> Carrying:
         """For ``topology`` and an interval of ``batches``."""
         made = cls(
-            handover=handover, names=names_of(topology), carried=carried, look_back_ms=look_back_ms, batches=batches
+            database=database, names=names_of(topology), carried=carried, look_back_ms=look_back_ms, batches=batches
         )
         if carried is not None:
             require_incremental(topology.nodes())
@@ -228,7 +227,7 @@ class Carrying:
             "frontiers": {self.names[node]: frontier_ms for node, frontier_ms in frontiers.items()},
         }
         schema = pa.schema([("c0", pa.string())])
-        return frame_of(self.handover.database, [pa.table({"c0": [json.dumps(told)]}, schema)], schema)
+        return frame_of(self.database, [pa.table({"c0": [json.dumps(told)]}, schema)], schema)
 
     def _turn_before(self) -> Column:
         """The turn of a row as the next interval counts batches, from its first one."""
@@ -243,10 +242,10 @@ class Carrying:
 
     def _required(self, name: str) -> Frame:
         assert self.carried is not None
-        found = self.carried.read(name)
+        found = self.carried.read(name, self.database)
         if found is None:
             raise _not_kept(name)
-        return self.handover.taken(found)
+        return found
 
 
 def names_of(topology: Topology) -> dict[Node, str]:

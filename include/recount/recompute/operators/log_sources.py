@@ -1,7 +1,5 @@
 """The records of a source topic, decoded once for all sources that read it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,7 +28,7 @@ from recount.recompute.operators.log_rows import (
     at_place,
     shaped,
 )
-from recount.recompute.raw_log import Ranges, RawLog, runs
+from recount.recompute.raw_log import Ranges, RawLog, RecordsAtHand, runs
 
 _FIELD = "field."
 IN_PARTITION, IN_BATCH, REACHED_IN_BATCH = "reached_ms", "in_batch", "reached_in_batch_ms"
@@ -47,7 +45,7 @@ class FieldsOfTopic:
 
 
 def decoded(
-    raw: RawLog,
+    raw: RawLog | RecordsAtHand,
     source: Source,
     handover: Handover,
     *,

@@ -7,8 +7,6 @@ when the row came to the lookup: the frontier after the batch before, or, of a r
 stream time of its own partition if that is later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -131,7 +129,7 @@ def regrouped(node: TableAggregate, above: Rows, carrying: Carrying) -> Rows:
     has_history = above.holds == "changes"
     parts = [held.with_column(_IS_ROW, F.lit(True)), _touched(above, known, has_history)]
     if has_history:
-        no_times = parts[1].select(_GROUP, TIME).no_rows()
+        no_times = parts[1].select(_GROUP, TIME).where(F.lit(False))
         parts.append(carrying.with_carried(node, "groups", no_times).with_column(_IS_ROW, F.lit(False)))
     everything = union_of(parts)
     results = Over(fields=node.input.fields, counting=F.col(_IS_ROW)).results(node.aggregates)

@@ -1,13 +1,11 @@
 """A whole topology recomputed: what each of its sinks must hold in the end, who was late, and what became of whom."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from recount.declare.columns import IS_NULL as DELETED
 from recount.declare.columns import ORIGIN, RESULT_TIME
@@ -21,8 +19,8 @@ from recount.declare.topology import Topology, Written
 from recount.recompute.decoding import IS_NULL, Limits
 from recount.recompute.frames import duck_functions as F
 from recount.recompute.frames.duck_columns import named
-from recount.recompute.frames.duck_frames import Frame, once
-from recount.recompute.frames.duck_handover import Given, Handover, Room
+from recount.recompute.frames.duck_frames import Frame
+from recount.recompute.frames.duck_handover import Handover
 from recount.recompute.operators import log_sources, log_tables, log_windows
 from recount.recompute.operators.beginnings import Beginning
 from recount.recompute.operators.carried import LOOK_BACK_MS, Carried, Carrying, NotIncremental
@@ -34,10 +32,9 @@ from recount.recompute.operators.log_rows import OFFSET, ORDER, PARTITION, TIME,
 from recount.recompute.operators.log_stateless import flat_mapped, in_range_or_not, returned, stateless, too_large
 from recount.recompute.operators.log_tables import TableEnds
 from recount.recompute.operators.stateful import Readers, Stateful
-from recount.recompute.raw_log import Ranges, RawLog
+from recount.recompute.raw_log import Ranges, RawLog, RecordsAtHand
 from recount.recompute.rules.result_rules import adds_up, fields_needed, topics_that_need_keys
 
-_ROOM = Room()
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
 _NOTHING_DONE: Mapping[str, int] = MappingProxyType({})
 _ALWAYS_READ: Mapping[str, Mapping[str, Mapping[int, int]]] = MappingProxyType({})
@@ -68,32 +65,32 @@ class Recomputed:
     ``rows`` are what leaves each operator, which ``recount.recompute.operators.tracing`` follows.
     """
 
-    results: Mapping[Written, DataFrame]
+    results: Mapping[Written, Frame]
     held_after_ms: Mapping[Suppress, int]
-    again: Mapping[Written, DataFrame]
+    again: Mapping[Written, Frame]
     again_since_ms: Mapping[Written, int]
     again_ends_after_ms: Mapping[Written, int]
-    taken_back: Mapping[Written, DataFrame]
-    added: Mapping[Written, DataFrame]
+    taken_back: Mapping[Written, Frame]
+    added: Mapping[Written, Frame]
     rows: Mapping[Node, Rows]
     handover: Handover
-    ledgers: Given[str]
+    ledgers: Mapping[str, Frame]
     _fates: Frame
     _operators: Stateful
     _decoded: Mapping[str, Frame]
     _is_first: bool
 
     @property
-    def late(self) -> DataFrame:
+    def late(self) -> Frame:
         """The late ledger."""
         return self.ledgers["late"]
 
     @property
-    def unread(self) -> DataFrame:
+    def unread(self) -> Frame:
         """The changes, and first ones of an id, that records would have found, had they been read in time."""
         return self.ledgers["unread"]
 
-    def result(self, topic: str) -> DataFrame:
+    def result(self, topic: str) -> Frame:
         """The rows that were written to ``topic``."""
         [found] = (node for node in self.results if node.topic.name == topic)
         return self.results[found]
@@ -165,7 +162,7 @@ class Recomputed:
 def recomputed(
     session: SparkSession,
     topology: Topology,
-    logs: Mapping[str, RawLog],
+    logs: Mapping[str, RawLog | RecordsAtHand],
     *,
     limits: Mapping[str, Mapping[int, Limits]] = _NO_LIMITS,
     lateness: bool = True,
@@ -178,7 +175,7 @@ def recomputed(
     look_back_ms: int = LOOK_BACK_MS,
     same_logs: Recomputed | None = None,
     closed_ms: int | None = None,
-    room: Room = _ROOM,
+    handover: Handover | None = None,
 ) -> Recomputed:
     """Recompute ``topology`` from the raw ``logs`` of its source topics, from their beginning.
 
@@ -195,7 +192,7 @@ def recomputed(
     topic the fields that were added to it, and by partition the offset from which on they were read. ``same_logs`` is
     another recompute of the interval, whose decoded logs are taken in place of ``logs``: release it after this one.
     Windows that are closed at the frontier ``closed_ms`` were so before an upgrade to a longer grace, and stay it.
-    ``room`` limits memory, and says where many rows pass between Spark and DuckDB.
+    ``handover`` has the database, which ``release`` closes.
 
     Raises ``NotIncremental`` where it cannot go on, and ``NotRecomputable`` for what is no function of the log: an
     operator that needs the order of one key's records where these come from several partitions, or each update of a
@@ -208,7 +205,7 @@ def recomputed(
             expected="the batches in which the stream read the part",
             remedy="pass batches=, or leave carried= out and the whole log in",
         )
-    handover = same_logs.handover if same_logs else Handover.of(session, room)
+    handover = same_logs.handover if same_logs else handover or Handover.of(session)
     keyed = topics_that_need_keys(topology)
     journal = Journal()
     decoded = (
@@ -229,7 +226,7 @@ def recomputed(
         }
     )
     entries = {topic: log_sources.entries(log) for topic, log in decoded.items()}
-    carrying = Carrying.of(handover, topology, carried, look_back_ms, batches=len(batches or ()))
+    carrying = Carrying.of(handover.database, topology, carried, look_back_ms, batches=len(batches or ()))
     clocks = Clocks(
         entries=entries,
         lateness=lateness,
@@ -293,7 +290,7 @@ def recomputed(
                     again_ends_after_ms[node] = ends_after_ms
     operators.report_overtaken(readers)
     log = journal.with_raised(log_sources.places(decoded.values()))
-    fates = once(journal.fates(log))
+    fates = journal.fates(log)
     ledgers = {
         "late": journal.late(log),
         "fates": fates,
@@ -302,16 +299,16 @@ def recomputed(
         "beyond": operators.all_beyond(),
     }
     return Recomputed(
-        results=handover.all_given(results),
+        results=results,
         held_after_ms={node: operators.held_after_ms(node) for node in rows if isinstance(node, Suppress)},
-        again=handover.all_given(again),
+        again=again,
         again_since_ms=again_since_ms,
         again_ends_after_ms=again_ends_after_ms,
-        taken_back=handover.all_given(taken_back),
-        added=handover.all_given(added),
+        taken_back=taken_back,
+        added=added,
         rows=rows,
         handover=handover,
-        ledgers=handover.all_given(ledgers),
+        ledgers=ledgers,
         _fates=fates,
         _operators=operators,
         _decoded=decoded,

@@ -1,7 +1,5 @@
 """Operators that judge time: who is late by which stream time, who is handed on, and what is noted of each record."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -299,13 +297,13 @@ class Stateful:
                 return keyed
             require_offsets(node, table.holds)
             if leaves_at_once(node.left):
-                return log_tables.with_read(keyed, self.table_ends, self.carrying.handover.database)
+                return log_tables.with_read(keyed, self.table_ends, self.carrying.database)
             if self.batches is not None and leaves_when_read(node.left):
-                return log_tables.with_read_of_all(keyed, self.batches, self.carrying.handover.database)
+                return log_tables.with_read_of_all(keyed, self.batches, self.carrying.database)
         if self.batches is None or awaited is None or not lies_in_the_log(node.right):
             return keyed
         until = [Wait(self.clocks.frontiers_ms(one, self.batches), ahead_ms) for one, ahead_ms in awaited]
-        return log_tables.with_read_when_due(keyed, self.batches, until, self.carrying.handover.database)
+        return log_tables.with_read_when_due(keyed, self.batches, until, self.carrying.database)
 
     def deduplicated(self, node: Deduplicate, above: Rows) -> Rows:
         """The first of each id; a record is late when its id's horizon has passed."""
@@ -474,7 +472,7 @@ class Stateful:
 
     def all_beyond(self) -> Frame:
         """The records that came too late for what was carried, each with the operator that says so."""
-        nothing = no_rows(self.carrying.handover.database, BEYOND_SCHEMA)
+        nothing = no_rows(self.carrying.database, BEYOND_SCHEMA)
         return union_of([nothing, *self.beyond])
 
     def kept(self) -> dict[str, Frame]:

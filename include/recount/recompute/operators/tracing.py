@@ -6,13 +6,8 @@ records of a window that each make a result, of an id of which one is the first,
 says of its key. Where operators look back into an earlier interval of the log nothing is said of the rows before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-
-from pyspark.sql import DataFrame
 
 from recount.declare.columns import IS_NULL as DELETED
 from recount.declare.columns import ORIGIN, RESULT_TIME
@@ -44,10 +39,10 @@ class Tracing:
     """Follows ``records`` (topic, partition, offset) through the ``sides``: recomputes of one interval of the log."""
 
     sides: Sequence[Recomputed]
-    records: DataFrame
+    records: Frame
     _reached: dict[Node, Frame] = field(default_factory=dict)
 
-    def results(self, sink: Written) -> DataFrame:
+    def results(self, sink: Written) -> Frame:
         """The rows of ``sink`` by either recompute that each record reaches, with ``RECORD``: columns as of results."""
         rows = [
             one.frame.select(
@@ -59,11 +54,7 @@ class Tracing:
             )
             for one in self._made(sink)
         ]
-        return self.sides[0].handover.given(self._reached_in(rows, self._of(sink)).drop(ORDER))
-
-    @cached_property
-    def _records(self) -> Frame:
-        return self.sides[0].handover.taken(self.records)
+        return self._reached_in(rows, self._of(sink)).drop(ORDER)
 
     def _of(self, node: Node) -> Frame:
         if node not in self._reached:
@@ -74,7 +65,7 @@ class Tracing:
         if not node.inputs:
             place = step(*(F.col(name) for name in ("topic", "partition", "offset")))
             record = F.struct("topic", "partition", "offset").alias(RECORD)
-            return once(self._records.select(F.array(place).alias(_TAG), record))
+            return once(self.records.select(F.array(place).alias(_TAG), record))
         above = union_of([self._of(one) for one in dict.fromkeys(node.inputs)])
         above = above if len(set(node.inputs)) == 1 else above.distinct()
         further = self._further(node)
