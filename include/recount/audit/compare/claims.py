@@ -197,7 +197,7 @@ def text_of(entry: Mapping[str, Any] | None) -> str | None:
     return f'{{"row":{row},"timestamp_ms":{entry[AT_MS]}}}'
 
 
-told = F.by_python(text_of, T.StringType())
+row_text = F.by_python(text_of, T.StringType())
 """``text_of`` an entry."""
 
 

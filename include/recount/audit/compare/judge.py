@@ -12,7 +12,7 @@ from recount.audit.compare.claims import (
     judged_before,
     of_recompute,
     on_kafka,
-    told,
+    row_text,
 )
 from recount.audit.compare.correction_claims import COMPLETE_ROWS, SAID, Corrections, kept_for_backfills, uncorrected
 from recount.audit.compare.differences import SEEN_TEXT, SINK, TABLE, compared
@@ -307,12 +307,12 @@ def _charted(name: str) -> list[Column]:
 def _seen_text() -> Column:
     """Return what readers see of the row: what the stream was to write, or else what a backfill has made of it."""
     seen = F.element_at(SEEN, F.lit(1))
-    return F.when(F.col(SEEN).is_null(), _text(f"{EXPECTED}_entry")).otherwise(F.when(_is_told(), told(seen)))
+    return F.when(F.col(SEEN).is_null(), _text(f"{EXPECTED}_entry")).otherwise(F.when(_is_told(), row_text(seen)))
 
 
 def _text(entry: str) -> Column:
     """The row and its time; ``deleted`` where there is a deletion, null where there is nothing, or all is well."""
-    return F.when(_is_told(), told(entry))
+    return F.when(_is_told(), row_text(entry))
 
 
 def _is_told() -> Column:
