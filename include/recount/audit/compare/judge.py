@@ -40,7 +40,6 @@ from recount.kafka.connection import Connection
 from recount.recompute.digests import DigestedLog
 from recount.recompute.frames import duck_functions as F
 from recount.recompute.frames.duck_columns import Column
-from recount.recompute.frames.duck_database import Database
 from recount.recompute.frames.duck_frames import Frame, once, union_of
 from recount.recompute.frames.duck_handover import Handover
 from recount.recompute.operators.frontiers import ALL_DUE, NONE_DUE
@@ -84,10 +83,6 @@ class Judge:
     charted: tuple[Written, str] | None = None
     _claims: dict[Identity, Frame] = field(default_factory=dict)
 
-    @property
-    def _database(self) -> Database:
-        return self.handover.database
-
     def judged(self, identities: list[Identity], truth: Recomputed, complete: Recomputed) -> Frame:
         """The rows of all sinks: ``sink`` (a topic), ``table``, the identity, verdicts, and what each side has.
 
@@ -97,7 +92,6 @@ class Judge:
         return union_of([self._sink(identity, truth, complete) for identity in identities])
 
     def chart(self, judged: Frame) -> Chart | None:
-        """The chart of what was ``judged``; None where nothing adds up."""
         if self.charted is None or not set(CHARTED) <= set(judged.columns):
             return None
         written, name = self.charted
@@ -246,14 +240,14 @@ class Judge:
 
     def _judged_before(self, identity: Identity, asked: Frame) -> Frame:
         assert self.before is not None
-        return judged_before(self._database, self.tables, identity, self.before.seed, asked)
+        return judged_before(self.handover.database, self.tables, identity, self.before.seed, asked)
 
     def _in_delta(self, identity: Identity) -> Frame:
         carried = self._carried(identity)
         if self.before is None or carried is None:
-            return in_delta(self._database, self.tables, identity, self.cut)
+            return in_delta(self.handover.database, self.tables, identity, self.cut)
         seed, wrong = self.before.seed, read_again(carried)
-        return in_delta_since(self._database, self.tables, identity, self.cut, seed, wrong)
+        return in_delta_since(self.handover.database, self.tables, identity, self.cut, seed, wrong)
 
 
 def _held_after_ms(identity: Identity, truth: Recomputed) -> int:

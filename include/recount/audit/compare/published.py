@@ -98,13 +98,11 @@ class PublishedRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a row."""
         fields = [(name, to_arrow_type(spark_type(kind))) for name, kind in self.fields.items()]
         told = [(AT, pa.int64()), (DELETES, pa.bool_()), (ORIGIN, pa.string()), (NUMBER, pa.int32())]
         return pa.schema([*fields, *told, (PLACE, pa.string()), (OF_BACKFILL, pa.bool_())])
 
     def __call__(self, record: CommittedRecord) -> tuple[Any, ...]:
-        """The row of ``record``."""
         key = text_of_bytes(record.key)
         said = {} if record.value is None else self._decoded(record.value) or {}
         found = {name: said.get(name) for name in self.fields}

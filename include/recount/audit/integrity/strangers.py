@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
+import duckdb
 import msgspec
 import polars as pl
 import pyarrow as pa
@@ -43,6 +44,9 @@ _DAMAGE = (
     pa.ArrowException,
     FileNotFoundError,
     AnalysisException,
+    # at a column that is not there any more, or has a type that the declared one does not take
+    duckdb.BinderException,
+    duckdb.ConversionException,
 )
 _SHOWN = 500
 """Characters of the first line of what a library says: it can name a whole schema."""
