@@ -53,8 +53,8 @@ records. Nine of ten orders are paid, once, 2 s to 200 s later; a pair within 3 
 counts pairs. Structured Streaming has two sources, each with half the size of a batch.
 """,
     f"{ROUTING_BY_REGION.name}-{ENDING}": """\
-{other_records:,} records, each with the order's id as new key, fewer fields, and one of three topics as its place. What
-lies in another topic than its region's counts as dropped.
+{other_records:,} records, each with the order's id as new key, fewer fields, and one of three topics as its place. A
+result in another topic than its region's counts as dropped.
 """,
 }
 _SHORT_NOTE = f"""\
