@@ -87,10 +87,10 @@ def test_a_database_spills_and_where_even_that_is_not_enough_says_what_to_set() 
 
 
 def test_many_rows_that_are_kept_are_compressed_and_their_memory_comes_back(database: Database) -> None:
-    numbers = framed(database, pa.schema([("n", pa.int64())]), [(number,) for number in range(400)])
+    numbers = framed(database, pa.schema([("n", pa.int64())]), [(number,) for number in range(600)])
     crossed = numbers.join(numbers.renamed({"n": "m"}), F.lit(True))
     kept = once(crossed.with_column("text", F.concat("a text that takes some room ", F.col("n"))))
-    assert kept.agg(F.total(F.col("n")).alias("n")).rows() == [{"n": 400 * sum(range(400))}]
+    assert kept.agg(F.total(F.col("n")).alias("n")).rows() == [{"n": 600 * sum(range(600))}]
     [used] = database.arrow("SELECT sum(memory_usage_bytes) AS n FROM duckdb_memory()").to_pylist()
     assert used["n"] < kept.number() * 8
 
