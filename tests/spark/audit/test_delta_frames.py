@@ -113,13 +113,6 @@ def test_a_second_try_replaces_what_the_first_one_left(database: Database, snaps
     assert [row["key"] for row in snapshots.of("1").part("truth", database)["window"].rows()] == ["a"]
 
 
-def test_only_the_newest_are_kept(database: Database, snapshots: Snapshots) -> None:
-    for audit in ("1", "2", "3"):
-        snapshots.put(audit, {"truth": {"window": frame(database, _ROWS)}})
-    snapshots.keep_newest("3", 2)
-    assert [snapshots.has(audit) for audit in ("1", "2", "3")] == [False, True, True]
-
-
 def test_the_hash_tells_a_snapshot_from_any_other(database: Database, snapshots: Snapshots) -> None:
     snapshots.put("1", {"truth": {"window": frame(database, _ROWS[:1])}})
     before = snapshots.sha256("1")

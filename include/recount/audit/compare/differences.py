@@ -21,7 +21,7 @@ from recount.audit.explain.completeness import COMPLETENESS, CORRECTION
 from recount.certificate.finding import Difference
 from recount.declare.columns import RESULT_TIME
 from recount.declare.operators.keys_and_fields import in_several_partitions
-from recount.declare.operators.nodes import WINDOW_START
+from recount.declare.operators.nodes import WINDOW_END, WINDOW_START
 from recount.declare.topology import Topology, Written
 from recount.recompute.frames import duck_functions as F
 from recount.recompute.frames.duck_columns import Column
@@ -36,7 +36,7 @@ _CONTRADICTED = (
 _OF_ROWS = (OUTPUT, COMPLETENESS)
 MAX_WRONG = 10_000
 """So many wrong rows are followed one by one; all are counted."""
-_ORDER = (SINK, WINDOW_START, "key", "origin")
+_ORDER = (SINK, WINDOW_START, "key", "origin", WINDOW_END)
 _VERDICTS = (*(f"{place}_verdict" for place in PLACES), COMPLETENESS)
 
 

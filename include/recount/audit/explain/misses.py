@@ -78,7 +78,7 @@ def grace_misses(
     if sides and any(number > 1 for row, (number, _) in possible.items() if row[0] not in exact):
         made_of = _named(_made_of(found, missed, sides, identities))
     known = {_row_of(one): (one.late_records, one.late) for one in before}
-    rows = missed.sorted_by(SINK, WINDOW_START, "key", "origin").rows()
+    rows = missed.sorted_by(SINK, WINDOW_START, "key", "origin", WINDOW_END).rows()
     misses = []
     for one in rows:
         row = tuple(one["row"].values())
