@@ -198,7 +198,6 @@ def text_of(entry: Mapping[str, Any] | None) -> str | None:
 
 
 row_text = F.by_python(text_of, T.StringType())
-"""``text_of`` an entry."""
 
 
 def same_entry(one: Column, other: Column, identity: Identity) -> Column:

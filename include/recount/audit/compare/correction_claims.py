@@ -233,7 +233,6 @@ def _kept_text(rows: Sequence[Mapping[str, Any]] | None) -> str | None:
 
 
 kept_text = F.by_python(_kept_text, T.StringType())
-"""``_kept_text`` of a list of entries."""
 
 
 def _with_verdicts(joined: Frame, identity: Identity, kept_since_ms: int) -> Frame:

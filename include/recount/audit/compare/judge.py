@@ -92,7 +92,7 @@ class Judge:
         return union_of([self._sink(identity, truth, complete) for identity in identities])
 
     def chart(self, judged: Frame) -> Chart | None:
-        if self.charted is None or not set(CHARTED) <= set(judged.columns):
+        if self.charted is None or not {*CHARTED.values()} <= {*judged.columns}:
             return None
         written, name = self.charted
         return chart_of(judged.where(F.col(SINK) == written.topic.name), name, written.fields[name])

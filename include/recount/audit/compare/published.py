@@ -84,7 +84,6 @@ class PublishedRows:
 
     @classmethod
     def of(cls, written: Written, fields: Mapping[str, FieldType]) -> Self:
-        """Rows of the topic of ``written``, with these ``fields``."""
         topic = written.topic
         plain = topic.value if isinstance(topic.value, PlainValue) else None
         return cls(

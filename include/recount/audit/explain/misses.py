@@ -117,7 +117,7 @@ def _row_of(miss: GraceMiss) -> _Row:
 
 def _named(pairs: Frame) -> dict[_Row, _Named]:
     """Return for each ``row`` how many records there are, and the first of them."""
-    record = F.struct(*(F.col("late").part(name).alias(name) for name in _PLACE_COLUMNS))
+    record = F.struct(*_places())
     named = pairs.group_by("row").agg(
         F.size(F.distinct_values(record)).alias("n"),
         F.part_of_list(F.sorted_list(F.distinct_values(F.col("late"))), 1, MAX_LATE_NAMED).alias("late"),
@@ -138,9 +138,13 @@ def _in_the_log(place: str) -> tuple[str, int, int, str]:
     return (found[1], int(found[2]), int(found[3]), place) if found else (place, 0, 0, place)
 
 
+def _places() -> list[Column]:
+    return [F.col("late").part(name).alias(name) for name in _PLACE_COLUMNS]
+
+
 def _made_of(found: Frame, missed: Frame, sides: Sequence[Recomputed], identities: Sequence[Identity]) -> Frame:
     """Return the pairs of ``found`` whose record makes the row by one of the ``sides``."""
-    records = found.select(*(F.col("late").part(name).alias(name) for name in _PLACE_COLUMNS)).distinct()
+    records = found.select(*_places()).distinct()
     tracing = Tracing(sides=sides, records=records)
     traced = [
         of_traced(tracing.results(one.written), one, RECORD).select(
@@ -149,8 +153,7 @@ def _made_of(found: Frame, missed: Frame, sides: Sequence[Recomputed], identitie
         for one in identities
     ]
     reached = missed.select(*_ROW, "row").join(union_of(traced).distinct(), _ROW, nulls_fit=True)
-    late = F.struct(*(F.col("late").part(name).alias(name) for name in _PLACE_COLUMNS)).alias(RECORD)
-    pairs = found.select("row", "late", late)
+    pairs = found.select("row", "late", F.struct(*_places()).alias(RECORD))
     return pairs.join(reached.select("row", RECORD).distinct(), ["row", RECORD], "left_semi").select("row", "late")
 
 
